@@ -1,0 +1,61 @@
+"""Learn the energy behind population snapshots, and the curve that joins them."""
+
+from importlib.metadata import version as _version
+
+from stitchflow._curve import Curve
+from stitchflow._divergence import KL, DenoisingScoreMatching, ScoreMatching
+from stitchflow._energy import Energy
+from stitchflow._evaluate import Row, Scores, evaluate
+from stitchflow._io import load
+from stitchflow._kde import KDE, silverman
+from stitchflow._method import Fit, Method
+from stitchflow._methods import METHODS
+from stitchflow._optimise import Checkpoint, Optimiser
+from stitchflow._pair_terms import Interaction, VectorKernel
+from stitchflow._residual import Backward, Forward, Midpoint, Trapezoid, VelocityResidual
+from stitchflow._snapshots import Snapshots
+from stitchflow._status import ExtrapolationWarning, NotAvailable, Status
+from stitchflow._stitching import Stitching, fit
+from stitchflow._terms import Entropy, InternalEnergy, Potential
+from stitchflow._units import Units
+from stitchflow.rivals import Nearest, OTLinear
+
+__version__ = _version("stitchflow")
+
+__all__ = [
+    "KDE",
+    "KL",
+    "METHODS",
+    "Backward",
+    "Checkpoint",
+    "Curve",
+    "DenoisingScoreMatching",
+    "Energy",
+    "Entropy",
+    "ExtrapolationWarning",
+    "Fit",
+    "Forward",
+    "Interaction",
+    "InternalEnergy",
+    "Method",
+    "Midpoint",
+    "Nearest",
+    "NotAvailable",
+    "OTLinear",
+    "Optimiser",
+    "Potential",
+    "Row",
+    "ScoreMatching",
+    "Scores",
+    "Snapshots",
+    "Status",
+    "Stitching",
+    "Trapezoid",
+    "Units",
+    "VectorKernel",
+    "VelocityResidual",
+    "evaluate",
+    "fit",
+    "load",
+    "silverman",
+]

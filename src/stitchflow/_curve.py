@@ -1,0 +1,132 @@
+"""The curve of distributions: particles moving through nodes in time, under one kernel density."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._kde import KDE
+from stitchflow._terms import Cloud
+from stitchflow._types import Scalar
+
+
+class Curve(eqx.Module):
+    r"""$\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, particles linear between nodes (eq:particle_param).
+
+    Weights and bandwidth do not move in time, so the kernel-averaged velocity transports the
+    density exactly (Claim 1). Each of the three can be frozen.
+    """
+
+    particles: Float[Array, "k n d"]
+    log_weights: Float[Array, " n"]
+    raw_bandwidth: Float[Array, "..."]
+    times: tuple[float, ...] = eqx.field(static=True)
+    learn_particles: bool = eqx.field(static=True, default=True)
+    learn_weights: bool = eqx.field(static=True, default=True)
+    learn_bandwidth: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self) -> None:
+        k = self.particles.shape[0]
+        if k < 2 or len(self.times) != k:
+            raise ValueError(f"a curve needs one time per node and two or more, got {k} nodes")
+        if not np.all(np.diff(self.times) > 0):
+            raise ValueError(f"node times must increase, got {self.times}")
+
+    @property
+    def t0(self) -> float:
+        return self.times[0]
+
+    @property
+    def t1(self) -> float:
+        return self.times[-1]
+
+    @property
+    def nodes(self) -> Float[Array, " k"]:
+        return jnp.asarray(self.times, self.particles.dtype)
+
+    @property
+    def steps(self) -> Float[Array, " i"]:
+        return jnp.asarray(np.diff(self.times), self.particles.dtype)
+
+    @property
+    def positions(self) -> Float[Array, "k n d"]:
+        return self.particles if self.learn_particles else jax.lax.stop_gradient(self.particles)
+
+    @property
+    def bandwidth(self) -> Float[Array, "..."]:
+        raw = self.raw_bandwidth
+        return jax.nn.softplus(raw if self.learn_bandwidth else jax.lax.stop_gradient(raw))
+
+    @property
+    def weight_logits(self) -> Float[Array, " n"]:
+        logits = self.log_weights
+        return logits if self.learn_weights else jax.lax.stop_gradient(logits)
+
+    @property
+    def weights(self) -> Float[Array, " n"]:
+        return jax.nn.softmax(self.weight_logits)
+
+    def cloud(self, centres: Float[Array, "s n d"]) -> Cloud:
+        """Several marginals as empirical measures on other centres."""
+        return Cloud(centres, self.weights)
+
+    def kde(self, centres: Float[Array, "n d"]) -> KDE:
+        """This curve's kernel and weights around other centres."""
+        return KDE(centres, self.bandwidth, self.weight_logits)
+
+    def _interval(self, t: Scalar) -> tuple[Array, Scalar]:
+        nodes = self.nodes
+        j = jnp.clip(jnp.searchsorted(nodes, t, side="right") - 1, 0, len(self.times) - 2)
+        return j, (t - nodes[j]) / (nodes[j + 1] - nodes[j])
+
+    def centres(self, t: Scalar) -> Float[Array, "n d"]:
+        """Particle positions at any time of the curve."""
+        j, share = self._interval(t)
+        x = self.positions
+        return (1.0 - share) * x[j] + share * x[j + 1]
+
+    def at(self, t: Scalar) -> KDE:
+        """The marginal at any time of the curve."""
+        return self.kde(self.centres(t))
+
+    def velocity(self, t: Scalar) -> Float[Array, "n d"]:
+        """Particle velocities at any time of the curve; at a node, those of the interval it opens."""
+        j, _ = self._interval(t)
+        x = self.positions
+        return (x[j + 1] - x[j]) / self.steps[j]
+
+
+def inverse_softplus(y: Array | np.ndarray) -> Array:
+    y = jnp.asarray(y, float)
+    return y + jnp.log(-jnp.expm1(-y))
+
+
+def node_times(observed: np.ndarray, nodes: int) -> np.ndarray:
+    """About `nodes` times over the observed range, each observation on a node where they fit.
+
+    Every gap gets intervals in proportion to its length, and at least one. With more observations
+    than half the nodes the grid is uniform and observations fall between nodes.
+    """
+    observed = np.asarray(observed, float)
+    if len(observed) > nodes / 2 + 1:
+        return np.linspace(observed[0], observed[-1], nodes)
+    gaps = np.diff(observed)
+    counts = np.maximum(1, np.round(gaps / gaps.sum() * (nodes - 1))).astype(int)
+    pieces = [
+        np.linspace(a, b, c, endpoint=False)
+        for a, b, c in zip(observed[:-1], observed[1:], counts, strict=True)
+    ]
+    return np.concatenate([*pieces, observed[-1:]])
+
+
+def through_snapshots(
+    chain: np.ndarray, observed: np.ndarray, nodes: np.ndarray
+) -> Float[np.ndarray, "k n d"]:
+    """Straight lines through matched clouds `chain` (t, n, d), read off at the node times."""
+    right = np.clip(np.searchsorted(observed, nodes, side="right"), 1, len(observed) - 1)
+    share = (nodes - observed[right - 1]) / (observed[right] - observed[right - 1])
+    share = share[:, None, None]
+    return (1.0 - share) * chain[right - 1] + share * chain[right]

@@ -1,0 +1,192 @@
+r"""The energy: a sum of terms, answering in the user's units.
+
+$$F[\rho] = E_\rho[V(x, t)] + \beta E_\rho[\log\rho] + \tfrac12 E_{\rho\times\rho}[W(x - x')]
+            + \int U(\rho)\,dx .$$
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._kde import KDE, Field
+from stitchflow._pair_terms import Interaction, VectorKernel
+from stitchflow._terms import Cloud, Entropy, Potential, Term
+from stitchflow._types import Scalar, as_cloud, check_count, check_number
+from stitchflow._units import Units
+
+
+class Energy(eqx.Module):
+    """A sum of terms: `Potential() + Entropy() + Interaction()`."""
+
+    terms: tuple[Term, ...]
+    units: Units | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        for term in self.terms:
+            if not isinstance(term, Term):
+                raise TypeError(f"an energy is a sum of terms such as Potential(), got {term!r}")
+
+    def __add__(self, other: Term | Energy) -> Energy:
+        return Energy(self.terms + (other.terms if isinstance(other, Energy) else (other,)))
+
+    def __radd__(self, other: Term) -> Energy:
+        return Energy((other, *self.terms))
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.terms))
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> Energy:
+        """Parameters for data like `cloud` (internal units)."""
+        keys = jax.random.split(key, len(self.terms))
+        pairs = zip(self.terms, keys, strict=True)
+        return Energy(tuple(term.init(cloud, units, k) for term, k in pairs), units)
+
+    @staticmethod
+    def known(energy: Energy | Term, dim: int) -> Energy:
+        """An energy of given functions, ready to simulate; nothing is learned."""
+        energy = energy if isinstance(energy, Energy) else Energy((energy,))
+        return energy.init(np.eye(2, dim), Units.identity(dim), jax.random.key(0))
+
+    def only(self, kind: type) -> tuple[Any, ...]:
+        """The terms of one kind."""
+        return tuple(term for term in self.terms if isinstance(term, kind))
+
+    @property
+    def time_varying(self) -> bool:
+        return any(term.time_varying for term in self.only(Potential))
+
+    # Internal units, traced, for several marginals at once: what residuals and simulators call.
+
+    def gradient(
+        self, x: Array, t: Array, cloud: Cloud, field: Field
+    ) -> Float[Array, "s m d"]:
+        r"""$\nabla\,\delta F/\delta\rho$ minus any non-gradient velocity (eq:grad_functional_nn)."""
+        return sum((term.gradient(x, t, cloud, field) for term in self.terms), jnp.zeros_like(x))
+
+    def drift(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
+        """The SDE's drift: everything but the entropy, which is its noise."""
+        rest = tuple(term for term in self.terms if not isinstance(term, Entropy))
+        return -Energy(rest).gradient(x, t, cloud, field)
+
+    def first_variation(
+        self, x: Array, t: Array, cloud: Cloud, field: Field
+    ) -> Float[Array, "s m"]:
+        r"""$\delta F/\delta\rho$."""
+        terms = (term.first_variation(x, t, cloud, field) for term in self.terms)
+        return sum(terms, jnp.zeros(x.shape[:2], x.dtype))
+
+    def functional(self, t: Array, cloud: Cloud, field: Field) -> Float[Array, " s"]:
+        r"""$F[\rho]$ (eq:functional, with the factor 1/2); `field` is taken at the centres."""
+        terms = (term.functional(t, cloud, field) for term in self.terms)
+        return sum(terms, jnp.zeros(t.shape, cloud.centres.dtype))
+
+    @property
+    def diffusion(self) -> Scalar:
+        """The sum of the entropy coefficients, internal units."""
+        return sum((term.beta for term in self.only(Entropy)), jnp.zeros(()))
+
+    # The user's units.
+
+    @property
+    def beta(self) -> float:
+        """The entropy coefficient; 0 where there is no entropy term."""
+        return float(self.diffusion) * self._units.energy
+
+    def potential(self, x: Any, t: float | None = None) -> Float[Array, " m"]:
+        """V at points (m, d). A time-varying V needs `t` and is free up to a constant c(t)."""
+        points, time = self._arguments(x, t)
+        return _potential(self, points, time) * self._units.energy
+
+    def force(self, x: Any, t: float | None = None) -> Float[Array, "m d"]:
+        """-grad V at points (m, d)."""
+        points, time = self._arguments(x, t)
+        return _force(self, points, time) * self._units.speed
+
+    def interaction(self, r: Any) -> Float[Array, " m"]:
+        """W at distances r (radial interactions)."""
+        terms = self.only(Interaction)
+        if not terms or not all(term.radial for term in terms):
+            raise ValueError(f"this energy has no radial interaction: {self!r}")
+        distances = jnp.asarray(np.atleast_1d(np.asarray(r, float)) / self._units.length, float)
+        return sum(term.interaction(distances) for term in terms) * self._units.energy
+
+    def kernel(self, r: Any) -> Float[Array, "m d"]:
+        """K at displacements r of shape (m, d)."""
+        terms = self.only(VectorKernel)
+        if not terms:
+            raise ValueError(f"this energy has no vector kernel: {self!r}")
+        z = jnp.asarray(as_cloud(r, "r", self._units.dim) / self._units.length, float)
+        return sum(term.kernel(z) for term in terms) * self._units.speed
+
+    def velocity(self, x: Any, t: float | None, measure: Any) -> Float[Array, "m d"]:
+        """-grad dF/drho (+ K * rho) at x, for a cloud (n, d) or a `KDE` in the user's units."""
+        points, time = self._arguments(x, t)
+        return velocity(self, points, time, self._measure(measure)) * self._units.speed
+
+    def value(self, measure: Any, t: float | None = None) -> float:
+        """F of a cloud (n, d) or a `KDE` in the user's units."""
+        units, rho = self._units, self._measure(measure)
+        internal = float(_functional(self, self._time(t), rho)) * units.energy
+        # log rho' = log rho + d log L in the entropy; every other term is converted already.
+        return internal - self.beta * units.dim * float(np.log(units.length))
+
+    @property
+    def _units(self) -> Units:
+        if self.units is None:
+            raise ValueError("this energy has no parameters yet: fit it, or use Energy.known")
+        return self.units
+
+    def _time(self, t: float | None) -> Scalar:
+        if t is None:
+            if self.time_varying:
+                raise ValueError("t is needed: the potential of this energy varies in time")
+            t = self._units.start
+        return jnp.asarray(self._units.time_in(check_number(t, "t")), float)
+
+    def _arguments(self, x: Any, t: float | None) -> tuple[Array, Scalar]:
+        return self._units.space_in(as_cloud(x, "x", self._units.dim)), self._time(t)
+
+    def _measure(self, measure: Any) -> KDE:
+        units = self._units
+        if isinstance(measure, KDE):
+            centres = units.space_in(np.asarray(measure.centres))
+            return KDE(centres, measure.bandwidth / units.length, measure.log_weights)
+        cloud = as_cloud(measure, "measure", units.dim)
+        check_count(cloud.shape[0], "number of points in measure", 2)
+        return KDE.uniform(units.space_in(cloud))
+
+
+def at_one(function: Any, x: Array, t: Scalar, rho: KDE, field: Field) -> Array:
+    """One of an energy's stacked functions, for a single marginal."""
+    stacked = jax.tree.map(lambda a: a[None], field)
+    return function(x[None], t[None], Cloud(rho.centres[None], rho.weights), stacked)[0]
+
+
+@eqx.filter_jit
+def velocity(energy: Energy, x: Array, t: Scalar, rho: KDE) -> Float[Array, "m d"]:
+    """The energy's velocity at x in internal units."""
+    return -at_one(energy.gradient, x, t, rho, rho.field(x))
+
+
+@eqx.filter_jit
+def _potential(energy: Energy, x: Array, t: Scalar) -> Array:
+    times = jnp.broadcast_to(t, x.shape[:1])
+    values = (term.potential(x, times) for term in energy.only(Potential))
+    return sum(values, jnp.zeros(x.shape[0], x.dtype))
+
+
+@eqx.filter_jit
+def _force(energy: Energy, x: Array, t: Scalar) -> Array:
+    return -jax.grad(lambda y: _potential(energy, y, t).sum())(x)
+
+
+@eqx.filter_jit
+def _functional(energy: Energy, t: Scalar, rho: KDE) -> Scalar:
+    field = jax.tree.map(lambda a: a[None], rho.field(rho.centres))
+    return energy.functional(t[None], Cloud(rho.centres[None], rho.weights), field)[0]

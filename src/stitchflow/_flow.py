@@ -1,0 +1,166 @@
+"""What a fit answers with: samples, densities, velocities and simulations, in the user's units."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._curve import Curve
+from stitchflow._energy import Energy
+from stitchflow._energy import velocity as energy_velocity
+from stitchflow._kde import KDE
+from stitchflow._simulate import simulate
+from stitchflow._status import ExtrapolationWarning, NotAvailable
+from stitchflow._types import KeyLike, Scalar, as_cloud, as_key, as_times, check_count, check_number
+from stitchflow._units import Units
+
+
+class Flow:
+    """The calls every method's flow answers, or refuses with `NotAvailable`."""
+
+    method: str = "this method"
+    dim: int
+
+    def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
+        """n draws from the fitted marginal at each time."""
+        raise NotAvailable(self.method, "sample", "it has no marginals")
+
+    def log_density(self, x: Any, t: float) -> Float[Array, " m"]:
+        """Log density of the fitted marginal at time t."""
+        raise NotAvailable(self.method, "log_density", "it has no density")
+
+    def score(self, x: Any, t: float) -> Float[Array, "m d"]:
+        """Gradient of the log density at time t."""
+        raise NotAvailable(self.method, "score", "it has no density")
+
+    def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
+        """Velocity of the fitted curve at time t."""
+        raise NotAvailable(self.method, "velocity", "it has no velocity field")
+
+    def simulate(
+        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+    ) -> Float[Array, "t n d"]:
+        """Positions at `times` of a cloud that is at x0 at `times[0]`, moved by the dynamics."""
+        raise NotAvailable(self.method, "simulate", "it has no dynamics")
+
+
+class StitchedFlow(Flow):
+    """A curve and the energy that drives it."""
+
+    method = "stitching"
+
+    def __init__(self, curve: Curve, energy: Energy, units: Units):
+        self.curve, self.energy, self.units = curve, energy, units
+        self.dim = units.dim
+
+    def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
+        times, n, key = as_times(times), check_count(n, "n"), as_key(key)
+        clouds = []
+        for i, t in enumerate(times):
+            here, there = jax.random.split(jax.random.fold_in(key, i))
+            end = self._nearest(t)
+            x = _sample(self.curve, self._inside(end), here, n)
+            if end != t:
+                x = self._extrapolate(x, end, t, there)
+            clouds.append(x)
+        return self.units.space_out(jnp.stack(clouds))
+
+    def log_density(self, x: Any, t: float) -> Float[Array, " m"]:
+        rho = self.marginal(t)
+        return _log_density(rho, self._points(x)) - self.dim * np.log(self.units.length)
+
+    def score(self, x: Any, t: float) -> Float[Array, "m d"]:
+        return _score(self.marginal(t), self._points(x)) / self.units.length
+
+    def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
+        """Kernel-averaged velocity of the curve (eq:kde_vel); the energy's outside its times."""
+        end = self._nearest(t)
+        if end != t:
+            rho, time = self.marginal(t), jnp.asarray(self.units.time_in(t), float)
+            return energy_velocity(self.energy, self._points(x), time, rho) * self.units.speed
+        return _velocity(self.curve, self._points(x), self._inside(t)) * self.units.speed
+
+    def simulate(
+        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+    ) -> Float[Array, "t n d"]:
+        """The energy alone drives x0, which is where the cloud is at `times[0]`.
+
+        The SDE by default, the probability flow ODE with `ode=True`, which also runs backwards.
+        """
+        return simulate_in_units(self.energy, self.units, x0, times, key, ode)
+
+    def marginal(self, t: float) -> KDE:
+        """The kernel density at time t, in internal units."""
+        end = self._nearest(t)
+        rho = _marginal(self.curve, self._inside(end))
+        if end == t:
+            return rho
+        cloud = rho.sample(2000, jax.random.key(0))
+        return KDE.uniform(self._extrapolate(cloud, end, t, jax.random.key(1)))
+
+    def _points(self, x: Any) -> Array:
+        return self.units.space_in(as_cloud(x, "x", self.dim))
+
+    def _inside(self, t: float) -> Scalar:
+        return jnp.asarray(self.units.time_in(t), float)
+
+    def _nearest(self, t: float) -> float:
+        """The time itself, or the end of the curve it lies beyond."""
+        t = check_number(t, "t")
+        t0, t1 = (float(self.units.time_out(end)) for end in (self.curve.t0, self.curve.t1))
+        slack = 1e-9 * (t1 - t0)
+        return t if t0 - slack <= t <= t1 + slack else (t0 if t < t0 else t1)
+
+    def _extrapolate(self, x: Array, end: float, t: float, key: Array) -> Array:
+        warnings.warn(
+            f"time {t:g} lies outside the observed range; simulated with the energy from {end:g}",
+            ExtrapolationWarning,
+            stacklevel=3,
+        )
+        inside = self.units.time_in(np.array([end, t]))
+        return simulate(self.energy, x, inside, key, ode=t < end)[-1]
+
+
+def simulate_in_units(
+    energy: Energy, units: Units, x0: Any, times: Any, key: KeyLike, ode: bool
+) -> Float[Array, "t n d"]:
+    """`simulate` between the user's units and an energy's internal ones."""
+    x, times, key = as_cloud(x0, "x0", units.dim), as_times(times), as_key(key)
+    steps = np.diff(times)
+    if (steps < 0).any() and not ode:
+        raise ValueError(f"times must increase, got {times.tolist()}; ode=True runs backwards")
+    if len(steps) and not ((steps > 0).all() or (steps < 0).all()):
+        raise ValueError(f"times must be in order and differ, got {times.tolist()}")
+    path = simulate(energy, units.space_in(x), units.time_in(times), key, ode)
+    return units.space_out(path)
+
+
+@eqx.filter_jit
+def _marginal(curve: Curve, t: Scalar) -> KDE:
+    return curve.at(t)
+
+
+@eqx.filter_jit
+def _sample(curve: Curve, t: Scalar, key: Array, n: int) -> Array:
+    return curve.at(t).sample(n, key)
+
+
+@eqx.filter_jit
+def _log_density(rho: KDE, x: Array) -> Array:
+    return rho.log_density(x)
+
+
+@eqx.filter_jit
+def _score(rho: KDE, x: Array) -> Array:
+    return rho.score(x)
+
+
+@eqx.filter_jit
+def _velocity(curve: Curve, x: Array, t: Scalar) -> Array:
+    return curve.at(t).field(x, curve.velocity(t)).velocity

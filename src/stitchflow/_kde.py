@@ -1,0 +1,210 @@
+"""Gaussian kernel densities: log density, score, kernel-averaged velocity, sampling.
+
+Every quantity is a few matrix products over one array of query-centre pairs; that array is cut
+into blocks of queries when it would not fit comfortably in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._types import Scalar
+
+# Pairs held at once: 2^24 float32 is 64 MiB, and a derivative keeps a handful of such arrays.
+PAIR_BUDGET = 2**24
+
+
+def in_blocks(function: Callable, queries: Float[Array, "m d"], n: int) -> Any:
+    """`function(queries)` row by row of an (m, n) pair array, in blocks when it is too large.
+
+    Blocks are recomputed in the backward pass, so memory stays bounded under differentiation.
+    """
+    m = queries.shape[0]
+    if m * n <= PAIR_BUDGET:
+        return function(queries)
+    rows = max(1, PAIR_BUDGET // n)
+    one = jax.checkpoint(lambda query: jax.tree.map(lambda a: a[0], function(query[None, :])))
+    return jax.lax.map(one, queries, batch_size=rows)
+
+
+class Field(NamedTuple):
+    """What one pass over the pairs yields at the query points (of one marginal or of several)."""
+
+    log_density: Float[Array, "*s m"]
+    score: Float[Array, "*s m d"]
+    velocity: Float[Array, "*s m d"] | None
+
+
+def over_stations(function: Callable, m: int, n: int, *stacked: Array) -> Any:
+    """`function` at every entry of stacked arrays, each costing m x n pairs.
+
+    All at once, or a few at a time (and again in the backward pass) when the pairs of all would
+    fill memory.
+    """
+    s = stacked[0].shape[0]
+    if s * m * n <= PAIR_BUDGET:
+        return jax.vmap(function)(*stacked)
+    one = jax.checkpoint(lambda entries: function(*entries))
+    return jax.lax.map(one, stacked, batch_size=max(1, PAIR_BUDGET // (m * n)))
+
+
+class KDE(eqx.Module):
+    r"""$\rho(x) = \sum_k w_k\,\phi_{h_k}(x - x_k)$ with Gaussian kernels (paper, eq:particle_param).
+
+    `bandwidth` is () for one width, (d,) per dimension, (n, d) per particle. `log_weights` need
+    not be normalised.
+    """
+
+    centres: Float[Array, "n d"]
+    bandwidth: Float[Array, ""] | Float[Array, " d"] | Float[Array, "n d"]
+    log_weights: Float[Array, " n"]
+
+    @staticmethod
+    def uniform(centres: Array, bandwidth: Array | float | None = None) -> KDE:
+        """Equal weights; Silverman's bandwidth unless one is given."""
+        if bandwidth is None:
+            bandwidth = silverman(centres)
+        return KDE(centres, jnp.asarray(bandwidth, centres.dtype), jnp.zeros(centres.shape[0]))
+
+    @property
+    def weights(self) -> Float[Array, " n"]:
+        return jax.nn.softmax(self.log_weights)
+
+    @property
+    def _precision(self) -> Float[Array, "n d"]:
+        n, d = self.centres.shape
+        h = self.bandwidth
+        h = h if h.ndim == 2 else jnp.broadcast_to(h.reshape(1, -1), (n, d))
+        return 1.0 / h**2
+
+    def _log_kernels(self, x: Float[Array, "m d"]) -> Float[Array, "m n"]:
+        r"""$\log w_k\phi_{h_k}(x - x_k)$ for all pairs, by matrix products."""
+        d = x.shape[1]
+        log_weights = jax.nn.log_softmax(self.log_weights)
+        if self.bandwidth.ndim < 2:  # one metric for all particles: whiten both sides once
+            h = jnp.broadcast_to(self.bandwidth.reshape(1, -1), (1, d))
+            # Distances are small differences of large squares; centring keeps them in float32.
+            origin = jax.lax.stop_gradient(self.centres.mean(axis=0, keepdims=True))
+            a, b = (x - origin) / h, (self.centres - origin) / h
+            squares = (a**2).sum(1)[:, None] + (b**2).sum(1)[None, :] - 2.0 * a @ b.T
+            log_norm = jnp.log(h).sum()[None]
+        else:
+            precision = self._precision
+            origin = jax.lax.stop_gradient(self.centres.mean(axis=0, keepdims=True))
+            a, b = x - origin, self.centres - origin
+            squares = (
+                a**2 @ precision.T
+                - 2.0 * a @ (b * precision).T
+                + (b**2 * precision).sum(1)[None, :]
+            )
+            log_norm = -0.5 * jnp.log(precision).sum(1)
+        constant = log_weights - log_norm - 0.5 * d * jnp.log(2.0 * jnp.pi)
+        return constant[None, :] - 0.5 * jnp.maximum(squares, 0.0)
+
+    def _field(self, x: Array, velocities: Array | None, without_self: bool) -> Field:
+        logits = self._log_kernels(x)
+        if without_self:
+            logits = jnp.where(jnp.eye(x.shape[0], dtype=bool), -jnp.inf, logits)
+        top = jax.lax.stop_gradient(logits.max(axis=1, keepdims=True))
+        kernels = jnp.exp(logits - top)
+        total = kernels.sum(axis=1, keepdims=True)
+        # One product averages everything a query needs from its neighbours.
+        precision = self._precision
+        wanted = [precision, self.centres * precision]
+        if velocities is not None:
+            wanted.append(velocities)
+        averages = jnp.split(kernels @ jnp.concatenate(wanted, 1) / total, len(wanted), axis=1)
+        score = averages[1] - x * averages[0]
+        velocity = averages[2] if velocities is not None else None
+        return Field((top + jnp.log(total))[:, 0], score, velocity)
+
+    def field(self, x: Float[Array, "m d"], velocities: Float[Array, "n d"] | None = None) -> Field:
+        r"""Log density, score and kernel-averaged velocity at any points, in one pass.
+
+        $\nabla\log\rho(x) = \sum_k w_k\nabla\phi(x-x_k)\,/\,\sum_l w_l\phi(x-x_l)$ (eq:kde_score) and
+        $v(x) = \sum_k w_k\phi(x-x_k)\,\dot x_k\,/\,\sum_l w_l\phi(x-x_l)$ (eq:kde_vel).
+        """
+        n = self.centres.shape[0]
+        return in_blocks(lambda q: self._field(q, velocities, False), x, n)
+
+    def field_without_self(self, velocities: Float[Array, "n d"] | None = None) -> Field:
+        r"""The same at the centres, particle j left out of its own sums (eq:kde_score_loo).
+
+        With a single particle nothing is left: its score is zero and its log density its own.
+        """
+        n = self.centres.shape[0]
+        if n == 1:
+            field = self._field(self.centres, velocities, False)
+            return field._replace(score=jnp.zeros_like(self.centres))
+        if n * n > PAIR_BUDGET:
+            return self._field_without_self_blocked(velocities)
+        field = self._field(self.centres, velocities, True)
+        return field._replace(log_density=field.log_density - jnp.log1p(-self.weights))
+
+    def _field_without_self_blocked(self, velocities: Array | None) -> Field:
+        def one(j: Array) -> Field:
+            rest = KDE(self.centres, self.bandwidth, self.log_weights.at[j].set(-jnp.inf))
+            field = rest._field(self.centres[j][None, :], velocities, False)
+            return jax.tree.map(lambda a: a[0], field)
+
+        n = self.centres.shape[0]
+        return jax.lax.map(jax.checkpoint(one), jnp.arange(n), batch_size=max(1, PAIR_BUDGET // n))
+
+    def log_density(self, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        r"""$\log\rho(x)$."""
+        n = self.centres.shape[0]
+        return in_blocks(lambda q: jax.nn.logsumexp(self._log_kernels(q), axis=1), x, n)
+
+    def score(self, x: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        r"""$\nabla\log\rho(x)$ (eq:kde_score)."""
+        return self.field(x).score
+
+    def laplacian(self, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        r"""$\Delta\log\rho(x) = \sum_k r_k\,[\,|s_k|^2 + \Delta\log\phi_k\,] - |\sum_k r_k s_k|^2$.
+
+        $r_k$ are the responsibilities and $s_k = \nabla\log\phi(x - x_k)$.
+        """
+
+        def block(q: Array) -> Array:
+            r = jax.nn.softmax(self._log_kernels(q), axis=1)
+            p = self._precision
+            a, b, c = r @ p**2, r @ (self.centres * p**2), r @ (self.centres**2 * p**2)
+            kernel_scores = (q**2 * a - 2.0 * q * b + c).sum(1)
+            score = r @ (self.centres * p) - q * (r @ p)
+            return kernel_scores - r @ p.sum(1) - (score**2).sum(1)
+
+        return in_blocks(block, x, self.centres.shape[0])
+
+    def sample(self, n: int, key: Array) -> Float[Array, "m d"]:
+        """`n` independent draws."""
+        choose, noise = jax.random.split(key)
+        k = jax.random.categorical(choose, self.log_weights, shape=(n,))
+        h = jnp.broadcast_to(jnp.sqrt(1.0 / self._precision), self.centres.shape)
+        return self.centres[k] + h[k] * jax.random.normal(noise, (n, self.centres.shape[1]))
+
+    def mean(self, values: Float[Array, " n"]) -> Scalar:
+        """The weighted mean over centres (eq:kde_approx)."""
+        return (self.weights * values).sum()
+
+
+def silverman(x: Array | np.ndarray, weights: Array | None = None) -> Float[Array, " d"]:
+    r"""Silverman's rule per dimension, $h_i = \sigma_i\,(4/(d+2))^{1/(d+4)}\,n^{-1/(d+4)}$.
+
+    With weights, $n$ is the effective number of points $1/\sum w^2$. A dimension without spread
+    gets a small share of the widest one, so that the kernel never degenerates.
+    """
+    x = jnp.asarray(x)
+    n, d = x.shape
+    w = jnp.full(n, 1.0 / n) if weights is None else weights / weights.sum()
+    mean = w[None, :] @ x
+    spread = jnp.sqrt((w[:, None] * (x - mean) ** 2).sum(0))
+    spread = jnp.maximum(spread, 1e-3 * jnp.maximum(spread.max(), 1e-6))
+    effective = 1.0 / (w**2).sum()
+    return spread * (4.0 / (d + 2)) ** (1.0 / (d + 4)) * effective ** (-1.0 / (d + 4))

@@ -1,0 +1,98 @@
+"""The contract of every method: built from its settings, fitted to snapshots, answered by a flow."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stitchflow._energy import Energy
+from stitchflow._flow import Flow
+from stitchflow._snapshots import Snapshots
+from stitchflow._status import Status
+from stitchflow._types import KeyLike
+
+
+@dataclass
+class Fit:
+    """A fitted model: what it answers with, how it got there, how it ended."""
+
+    method: Method
+    flow: Flow
+    energy: Energy | None
+    status: Status
+    history: dict[str, np.ndarray]
+    steps: int
+    seconds: float
+    seed: int | None = None
+    data: Snapshots | None = field(default=None, repr=False)
+    times: np.ndarray = field(default_factory=lambda: np.empty(0))
+    source: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.data is not None:
+            self.times = self.data.times
+
+    def __repr__(self) -> str:
+        return f"Fit({self.method.name}: {self.status})"
+
+    def summary(self) -> str:
+        """A few lines for a terminal: method, energy, end, time."""
+        lines = [f"{self.method.name}: {self.status} in {self.seconds:.1f} s"]
+        if self.energy is not None:
+            lines.append(f"energy: {self.energy!r}, beta = {self.energy.beta:.4g}")
+        if self.history:
+            last = {n: v[-1] for n, v in self.history.items() if n != "step"}
+            lines.append(", ".join(f"{name} {value:.4g}" for name, value in last.items()))
+        if self.data is not None:
+            lines.append(f"data: {self.data!r}")
+        return "\n".join(lines)
+
+    def save(self, path: Any, *, overwrite: bool = False) -> None:
+        """Write a directory that `stitchflow.load` opens without anything else."""
+        from stitchflow._io import save  # saving knows every method; methods need not know it
+
+        save(self, path, overwrite=overwrite)
+
+
+class Packed(NamedTuple):
+    """What a method writes into a run directory: plain JSON and plain arrays, never code."""
+
+    header: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+class Method(ABC):
+    """A way to explain snapshots. `name` is its word on the command line."""
+
+    name: str
+
+    @abstractmethod
+    def fit(
+        self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None
+    ) -> Fit:
+        """Fit to validated snapshots of two times or more."""
+
+    @abstractmethod
+    def pack(self, fit: Fit) -> Packed:
+        """A fit of this method as JSON and arrays."""
+
+    @classmethod
+    @abstractmethod
+    def unpack(
+        cls, packed: Packed, energy: Energy | None = None
+    ) -> tuple[Method, Flow, Energy | None]:
+        """Method, flow and energy from `pack`; `energy` supplies functions of the user's own."""
+
+
+def check_data(data: Any) -> Snapshots:
+    """What every method needs of its data, said before any compute."""
+    if not isinstance(data, Snapshots):
+        raise TypeError(f"data must be Snapshots, got {type(data).__name__}")
+    if len(data) < 2:
+        raise ValueError(f"a fit needs two times or more, got {len(data)}: {data.times.tolist()}")
+    if float(np.ptp(data.x, axis=0).max()) == 0.0:
+        raise ValueError("all individuals are at the same point: there is nothing to fit")
+    return data

@@ -1,0 +1,90 @@
+"""The multilayer perceptron behind every learned function."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+
+class MLP(eqx.Module):
+    """SiLU layers with residual skips between equal widths; acts on the last axis of any batch.
+
+    The last layer starts small, so that a fit starts from an almost flat function whose
+    gradients still reach every layer.
+    """
+
+    weights: tuple[Float[Array, "..."], ...]
+    biases: tuple[Float[Array, "..."], ...]
+
+    def __init__(self, inputs: int, hidden: tuple[int, ...], outputs: int, key: Array):
+        widths = (inputs, *hidden, outputs)
+        keys = jax.random.split(key, len(widths) - 1)
+        weights = []
+        for i, (k, a, b) in enumerate(zip(keys, widths[:-1], widths[1:], strict=True)):
+            gain = 1e-2 if i == len(hidden) else 1.0
+            weights.append(gain * jax.random.normal(k, (a, b)) / jnp.sqrt(a))
+        self.weights = tuple(weights)
+        self.biases = tuple(jnp.zeros(b) for b in widths[1:])
+
+    def __call__(self, x: Float[Array, "*batch i"]) -> Float[Array, "*batch o"]:
+        def affine(h: Array, layer: int) -> Array:
+            bias = self.biases[layer]
+            return h @ self.weights[layer] + bias.reshape((1,) * (h.ndim - 1) + bias.shape)
+
+        for layer in range(len(self.weights) - 1):
+            update = jax.nn.silu(affine(x, layer))
+            x = x + update if x.shape == update.shape else update
+        return affine(x, len(self.weights) - 1)
+
+
+class Chebyshev(eqx.Module):
+    r"""A function of one variable on $[0, \text{reach}]$ as a short Chebyshev series.
+
+    A pair term needs its radial function at every pair of particles. Sampling the network once at
+    the nodes and summing the series at the pairs costs a few products per pair, and gradients
+    flow back to the network through the samples. Beyond `reach` the end value is kept.
+    """
+
+    coefficients: Float[Array, " c"]
+    reach: float = eqx.field(static=True)
+
+    @staticmethod
+    def nodes(degree: int, reach: float) -> np.ndarray:
+        angles = np.pi * (np.arange(degree) + 0.5) / degree
+        return 0.5 * reach * (1.0 + np.cos(angles))
+
+    @staticmethod
+    def through(values: Float[Array, " c"], reach: float) -> Chebyshev:
+        """The series that interpolates `values` at `nodes(len(values), reach)`."""
+        degree = values.shape[0]
+        angles = np.pi * (np.arange(degree) + 0.5) / degree
+        transform = 2.0 / degree * np.cos(np.outer(np.arange(degree), angles))
+        transform[0] *= 0.5
+        return Chebyshev(jnp.asarray(transform, values.dtype) @ values, reach)
+
+    def __call__(self, r: Float[Array, "*m"]) -> Float[Array, "*m"]:
+        s = jnp.minimum(2.0 * r / self.reach - 1.0, 1.0)
+        return _series(self.coefficients, s)
+
+
+def _clenshaw(c: Float[Array, " c"], s: Float[Array, "*m"]) -> Float[Array, "*m"]:
+    above, top = jnp.zeros_like(s), jnp.zeros_like(s)
+    for k in range(c.shape[0] - 1, 0, -1):
+        above, top = top, c[k] + 2.0 * s * top - above
+    return c[0] + s * top - above
+
+
+# Differentiating the recurrence would store every partial sum; the derivative of a series is a
+# series, and the recurrence is linear in its coefficients.
+_series = jax.custom_jvp(_clenshaw)
+
+
+@_series.defjvp
+def _series_jvp(primals, tangents):
+    (c, s), (c_dot, s_dot) = primals, tangents
+    slope = np.polynomial.chebyshev.chebder(np.eye(c.shape[0]))
+    derivative = _clenshaw(jnp.asarray(slope, c.dtype) @ c, s)
+    return _clenshaw(c, s), _clenshaw(c_dot, s) + derivative * s_dot

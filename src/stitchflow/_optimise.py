@@ -1,0 +1,241 @@
+"""One compiled loop of gradient steps, with a progress bar and a readable end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array
+from tqdm.auto import tqdm
+
+from stitchflow._status import Status
+from stitchflow._types import check_count, check_number
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """Adam with a cosine-decayed rate and clipped gradients.
+
+    `steps=None` leaves the number to the method. `patience` stops a fit whose loss has not
+    improved over that many hundredths of it. `transform` replaces Adam by any optax rule that takes
+    a schedule.
+    """
+
+    steps: int | None = None
+    learning_rate: float = 5e-3
+    final: float = 0.05
+    clip: float = 10.0
+    patience: int | None = None
+    transform: Callable[[Any], optax.GradientTransformation] = field(
+        default=optax.adam, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            check_count(self.steps, "steps")
+        check_number(self.learning_rate, "learning_rate", 0.0, open_low=True)
+        check_number(self.final, "final", 0.0, 1.0)
+        check_number(self.clip, "clip", 0.0, open_low=True)
+        if self.patience is not None:
+            check_count(self.patience, "patience")
+        if not callable(self.transform):
+            raise TypeError(f"transform must be an optax rule, got {self.transform!r}")
+
+    def rule(self, steps: int) -> optax.GradientTransformation:
+        schedule = optax.cosine_decay_schedule(self.learning_rate, steps, self.final)
+        return optax.chain(optax.clip_by_global_norm(self.clip), self.transform(schedule))
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """What `minimise` found."""
+
+    model: Any
+    history: dict[str, np.ndarray]
+    status: Status
+    steps: int
+    seconds: float
+
+
+class Checkpoint:
+    """A file that holds the loop's state, replaced atomically every few seconds.
+
+    The state at a look determines everything after it, so a resumed fit gives the same numbers.
+    """
+
+    def __init__(self, path: Path, seconds: float = 15.0):
+        self.path, self.seconds = Path(path), seconds
+        self._last = time.monotonic()
+
+    def due(self) -> bool:
+        return time.monotonic() - self._last >= self.seconds
+
+    def write(self, state: Any, rows: list[dict[str, float]], waits: int, skipped: int) -> None:
+        self._last = time.monotonic()
+        leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+        notes = json.dumps({"rows": rows, "waits": waits, "skipped": skipped})
+        partial = self.path.with_suffix(".partial")
+        with open(partial, "wb") as file:
+            np.savez(file, notes=np.array(notes), **leaves)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, self.path)
+
+    def read(self, state: Any) -> tuple[Any, list[dict[str, float]], int, int] | None:
+        """The stored state in the shape of `state`, or None where there is none."""
+        if not self.path.exists():
+            return None
+        with np.load(self.path, allow_pickle=False) as stored:
+            leaves, shape = jax.tree.flatten(state)
+            found = [jnp.asarray(stored[f"leaf{i}"]) for i in range(len(leaves))]
+            if any(a.shape != b.shape or a.dtype != b.dtype for a, b in zip(found, leaves)):
+                raise ValueError(f"{self.path} belongs to a fit of another shape")
+            notes = json.loads(str(stored["notes"]))
+        return shape.unflatten(found), notes["rows"], notes["waits"], notes["skipped"]
+
+
+# The share of the fit between two looks of the host at the loop.
+LOOKS = 100
+
+
+def minimise(
+    loss: Callable[[Any, Any, Array], tuple[Array, dict[str, Array]]],
+    model: Any,
+    data: Any,
+    key: Array,
+    optimiser: Optimiser,
+    steps: int,
+    progress: bool = True,
+    label: str = "fit",
+    checkpoint: Checkpoint | None = None,
+) -> Optimum:
+    """Minimise `loss(model, data, key) -> (value, parts)` over the model's float arrays.
+
+    A step whose loss or gradient is not finite is skipped, counted, and halves the rate. The
+    parameters kept are those of the look with the lowest mean loss since the look before.
+    """
+    start = time.perf_counter()
+    steps = optimiser.steps or steps
+    rule = optimiser.rule(steps)
+    params, static = eqx.partition(model, eqx.is_inexact_array)
+    # Weak types would make the second call another program.
+    params = jax.tree.map(lambda p: jnp.array(p, dtype=p.dtype, copy=True), params)
+
+    def value(p, step_data, k):
+        return loss(eqx.combine(p, static), step_data, k)
+
+    def step(i, carry, step_data):
+        p, state, rate, _, sums, skipped = carry
+        (total, parts), grads = jax.value_and_grad(value, has_aux=True)(
+            p, step_data, jax.random.fold_in(key, i)
+        )
+        norm = optax.global_norm(grads)
+        good = jnp.isfinite(total) & jnp.isfinite(norm)
+        updates, new_state = rule.update(grads, state, p)
+        moved = jax.tree.map(lambda a, u: a + rate * u, p, updates)
+        keep = lambda new, old: jnp.where(good, new, old)  # noqa: E731
+        seen = {"loss": total, **parts, "gradient": norm}
+        return (
+            jax.tree.map(keep, moved, p),
+            jax.tree.map(keep, new_state, state),
+            jnp.where(good, rate, 0.5 * rate),
+            i + 1,
+            jax.tree.map(lambda s, x: s + jnp.where(good, x, 0.0), sums, seen),
+            skipped + jnp.where(good, 0, 1),
+        )
+
+    @jax.jit
+    def look(carry, best, best_loss, until, step_data):
+        p, state, rate, i, sums, _ = carry
+        sums = jax.tree.map(jnp.zeros_like, sums)
+        first = i
+        carry = jax.lax.while_loop(
+            lambda c: c[3] < until,
+            lambda c: step(c[3], c, step_data),
+            (p, state, rate, i, sums, jnp.zeros((), jnp.int32)),
+        )
+        done = until - first - carry[5]
+        means = jax.tree.map(lambda s: s / done, carry[4])  # 0 / 0 when every step was skipped
+        better = means["loss"] < best_loss
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), carry[0], best)
+        return carry, best, jnp.where(better, means["loss"], best_loss), means
+
+    names = jax.eval_shape(lambda p, d, k: value(p, d, k)[1], params, data, key)
+    zero = jnp.zeros((), float)
+    sums = {"loss": zero, **{name: jnp.zeros((), part.dtype) for name, part in names.items()}}
+    sums["gradient"] = zero
+    carry = (
+        params,
+        rule.init(params),
+        jnp.ones((), float),
+        jnp.zeros((), jnp.int32),
+        sums,
+        jnp.zeros((), jnp.int32),
+    )
+    best, best_loss = params, jnp.full((), jnp.inf)
+    every = max(1, -(-steps // LOOKS))
+    rows: list[dict[str, float]] = []
+    waits = skipped = done = 0
+    stored = checkpoint.read((carry, best, best_loss)) if checkpoint else None
+    if stored is not None:
+        (carry, best, best_loss), rows, waits, skipped = stored
+        done = int(carry[3])
+    interrupted = plateau = False
+    with tqdm(
+        total=steps, initial=done, desc=label, disable=not progress, unit="step", leave=False
+    ) as bar:
+        while done < steps and not plateau:
+            until = min(done + every, steps)
+            before = float(best_loss)
+            try:
+                carry, best, best_loss, means = look(
+                    carry, best, best_loss, jnp.asarray(until, jnp.int32), data
+                )
+                row = {name: float(part) for name, part in means.items()}
+            except KeyboardInterrupt:
+                interrupted = True
+                break
+            skipped += int(carry[5])
+            rows.append({"step": until, **row})
+            bar.update(until - done)
+            bar.set_postfix({n: f"{v:.4g}" for n, v in row.items()}, refresh=False)
+            done = until
+            waits = 0 if float(best_loss) < before - 1e-4 * abs(before) else waits + 1
+            plateau = optimiser.patience is not None and waits >= optimiser.patience
+            if checkpoint and checkpoint.due():
+                checkpoint.write((carry, best, best_loss), rows, waits, skipped)
+            if skipped == done and len(rows) >= 10:  # nothing finite in a tenth of the fit
+                break
+
+    history = {n: np.array([row[n] for row in rows]) for n in rows[0]} if rows else {}
+    status = _status(float(best_loss), done, steps, skipped, plateau, interrupted)
+    model = eqx.combine(best, static)
+    return Optimum(model, history, status, done, time.perf_counter() - start)
+
+
+def _status(
+    best: float, done: int, steps: int, skipped: int, plateau: bool, interrupted: bool
+) -> Status:
+    if not np.isfinite(best):
+        if interrupted:
+            return Status(False, "interrupted before the first look; the model is the start")
+        return Status(False, f"diverged: no finite loss in {done} steps; the model is the start")
+    ok, words = True, f"finished {done} steps"
+    if interrupted:
+        ok, words = False, f"interrupted after {done} of {steps} steps; the best model so far"
+    elif plateau:
+        words = f"converged after {done} of {steps} steps: the loss no longer falls"
+    if skipped:
+        words += f"; {skipped} non-finite steps skipped"
+        ok = ok and skipped < 0.1 * max(done, 1)
+    return Status(ok, words)

@@ -1,0 +1,81 @@
+"""Turning settings into JSON and models into named arrays, and back, without executing anything."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stitchflow import _divergence, _residual
+from stitchflow._optimise import Optimiser
+
+# Only these classes are ever made from a file.
+CLASSES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Optimiser,
+        _residual.VelocityResidual,
+        _residual.Forward,
+        _residual.Backward,
+        _residual.Midpoint,
+        _residual.Trapezoid,
+        _divergence.KL,
+        _divergence.ScoreMatching,
+        _divergence.DenoisingScoreMatching,
+    )
+}
+
+
+def settings_of(part: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The fields of a settings object as plain JSON; functions are left out."""
+    entry: dict[str, Any] = {"class": type(part).__name__}
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if field.name in leave_out or callable(value) and type(value).__name__ not in CLASSES:
+            continue
+        entry[field.name] = settings_of(value) if type(value).__name__ in CLASSES else value
+    return entry
+
+
+def settings_from(kind: type, entry: dict[str, Any]) -> Any:
+    """The settings object of class `kind` that `settings_of` described."""
+    values = {}
+    names = {field.name for field in dataclasses.fields(kind)}
+    for name, value in entry.items():
+        if name == "class":
+            continue
+        if name not in names:
+            raise ValueError(f"{kind.__name__} has no setting {name!r}")
+        if isinstance(value, dict):
+            inner = CLASSES.get(value.get("class", ""))
+            if inner is None:
+                raise ValueError(f"unknown part {value.get('class')!r} for {name}")
+            value = settings_from(inner, value)
+        values[name] = value
+    return kind(**values)
+
+
+def named_arrays(model: Any) -> dict[str, np.ndarray]:
+    """The float arrays of a model by their path."""
+    arrays = eqx.filter(model, eqx.is_inexact_array)
+    leaves = jax.tree_util.tree_leaves_with_path(arrays)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def with_arrays(model: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """The model with its float arrays replaced by stored ones of the same names and shapes."""
+    params, static = eqx.partition(model, eqx.is_inexact_array)
+    leaves, shape = jax.tree_util.tree_flatten_with_path(params)
+    found = []
+    for path, leaf in leaves:
+        name = jax.tree_util.keystr(path)
+        if name not in arrays:
+            raise ValueError(f"the stored model lacks {name}")
+        if arrays[name].shape != leaf.shape:
+            raise ValueError(f"{name} should have shape {leaf.shape}, got {arrays[name].shape}")
+        found.append(jnp.asarray(arrays[name]))
+    return eqx.combine(shape.unflatten(found), static)

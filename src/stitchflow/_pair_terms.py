@@ -1,0 +1,204 @@
+"""The terms of an energy that look at pairs: interaction W and vector kernel K."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._kde import Field, over_stations
+from stitchflow._networks import MLP, Chebyshev
+from stitchflow._terms import Cloud, Positive, Term, changed, check_function, held
+from stitchflow._types import Scalar, check_hidden
+from stitchflow._units import Units
+
+# Enough for a network's W' to interpolate to about 1e-4 of its range.
+RADIAL_DEGREE = 40
+
+
+class Interaction(Term):
+    r"""$\tfrac12 E_{\rho\times\rho}[W(x - x')]$ with a symmetric W.
+
+    `radial=True`: W of the distance, a network sampled once per step on a Chebyshev table;
+    `radial=False`: $W(z) = \tfrac12(w(z) + w(-z))$ with a network w of the displacement. A known
+    `function` is `W(r)` of a distance (radial) or `W(z)` of a displacement, in the user's units.
+    """
+
+    radial: bool = eqx.field(static=True)
+    hidden: tuple[int, ...] = eqx.field(static=True)
+    learn: bool = eqx.field(static=True)
+    function: Callable | None
+    coefficient: Positive | None
+    units: Units | None = eqx.field(static=True)
+    reach: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        function: Callable | None = None,
+        *,
+        radial: bool = True,
+        hidden: tuple[int, ...] = (64, 64),
+        learn: bool | None = None,
+    ):
+        check_function(function)
+        self.radial, self.hidden, self.function = bool(radial), check_hidden(hidden), function
+        self.learn = function is None if learn is None else bool(learn)
+        self.coefficient, self.units, self.reach = None, None, 0.0
+
+    def __repr__(self) -> str:
+        known = "" if self.learn else "known "
+        return f"Interaction({known}{'W(r)' if self.radial else 'W(x - y)'})"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"radial": self.radial, "hidden": self.hidden}
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> Interaction:
+        function, own_units = self.function, units
+        if function is None:
+            function = MLP(1 if self.radial else cloud.shape[1], self.hidden, 1, key)
+            own_units = None
+        coefficient, reach = Positive.of(1.0, self.learn), reach_of(cloud)
+        fields = {"function": function, "coefficient": coefficient, "units": own_units}
+        return changed(self, reach=reach, **fields)
+
+    def _of_distance(self, r: Scalar) -> Scalar:
+        function, units = held(self.function, self.learn), self.units
+        assert function is not None and self.coefficient is not None, "term is not initialised"
+        if units is None:
+            return self.coefficient() * function(r[None] / self.reach)[0]
+        value = jnp.asarray(function(r * units.length)).reshape(())
+        return self.coefficient() * value / units.energy
+
+    def _of_displacement(self, z: Float[Array, " d"]) -> Scalar:
+        function, units = held(self.function, self.learn), self.units
+        assert function is not None and self.coefficient is not None, "term is not initialised"
+        if units is None:
+            return self.coefficient() * 0.5 * (function(z) + function(-z))[0]
+        value = jnp.asarray(function(z * units.length)).reshape(())
+        return self.coefficient() * value / units.energy
+
+    def _table(self, one: Callable) -> Callable[[Array], Array]:
+        """W or W' (`one`) as a function of an array of distances."""
+        if self.units is not None:  # a known function may have kinks that a series would smear
+            return lambda r: jax.vmap(one)(r.reshape(-1)).reshape(r.shape)
+        nodes = jnp.asarray(Chebyshev.nodes(RADIAL_DEGREE, self.reach), float)
+        return Chebyshev.through(jax.vmap(one)(nodes), self.reach)
+
+    def interaction(self, r: Float[Array, " m"]) -> Float[Array, " m"]:
+        """W at distances, internal units."""
+        return jax.vmap(self._of_distance)(r)
+
+    def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        w = cloud.weights
+        if self.radial:
+            table = self._table(self._of_distance)
+            return _pairs(lambda y, c: table(distances(y, c)) @ w, x, cloud)
+        at = jax.vmap(jax.vmap(self._of_displacement))
+        return _pairs(lambda y, c: at(y[:, None, :] - c[None, :, :]) @ w, x, cloud)
+
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        r"""$\sum_l w_l\nabla W(x - x_l)$ (eq:approx_inter_kde); the self pair contributes zero."""
+        w = cloud.weights
+        if self.radial:
+            table = self._table(jax.grad(self._of_distance))
+
+            def pull(y: Array, c: Array) -> Array:
+                r = distances(y, c)
+                a = w[None, :] * table(r) / r
+                return y * a.sum(axis=1, keepdims=True) - a @ c
+
+            return _pairs(pull, x, cloud)
+        at = jax.vmap(jax.vmap(jax.grad(self._of_displacement)))
+        one = lambda y, c: jnp.einsum("mnd,n->md", at(y[:, None] - c[None]), w)  # noqa: E731
+        return _pairs(one, x, cloud)
+
+    def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
+        return 0.5 * self.first_variation(cloud.centres, t, cloud, field) @ cloud.weights
+
+
+class VectorKernel(Term):
+    r"""A pair velocity $u = K * \rho$ that need not be a gradient (paper, app. H).
+
+    K is odd: $K(z) = \tfrac12(k(z) - k(-z))$ with a network k of the displacement, or a known odd
+    `function` in the user's units. It adds velocity, not energy.
+    """
+
+    hidden: tuple[int, ...] = eqx.field(static=True)
+    learn: bool = eqx.field(static=True)
+    function: Callable | None
+    units: Units | None = eqx.field(static=True)
+    reach: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        function: Callable | None = None,
+        *,
+        hidden: tuple[int, ...] = (64, 64),
+        learn: bool | None = None,
+    ):
+        check_function(function)
+        self.hidden, self.function = check_hidden(hidden), function
+        self.learn = function is None if learn is None else bool(learn)
+        self.units, self.reach = None, 0.0
+
+    def __repr__(self) -> str:
+        return f"VectorKernel({'' if self.learn else 'known '}K(x - y))"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"hidden": self.hidden}
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> VectorKernel:
+        d, function, own_units = cloud.shape[1], self.function, units
+        if function is None:
+            function, own_units = MLP(d, self.hidden, d, key), None
+        return changed(self, function=function, units=own_units, reach=reach_of(cloud))
+
+    def kernel(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
+        """K at displacements, internal units."""
+        function, units = held(self.function, self.learn), self.units
+        assert function is not None, "term is not initialised"
+        if units is None:
+            z = z / self.reach
+            return 0.5 * (function(z) - function(-z))
+        flat = z.reshape(-1, z.shape[-1]) * units.length
+        return jax.vmap(function)(flat).reshape(z.shape) / units.speed
+
+    def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return jnp.zeros(x.shape[:2], x.dtype)
+
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        r"""$-\sum_l w_l K(x - x_l)$ (eq:approx_chiral_kernel, with the SDE's orientation)."""
+
+        def push(y: Array, c: Array) -> Array:
+            pairs = self.kernel(y[:, None, :] - c[None, :, :])
+            return -jnp.einsum("mnd,n->md", pairs, cloud.weights)
+
+        return _pairs(push, x, cloud)
+
+    def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
+        return jnp.zeros(t.shape, cloud.centres.dtype)
+
+
+def _pairs(function: Callable, x: Float[Array, "s m d"], cloud: Cloud) -> Array:
+    """`function(x, centres)` of every marginal, in bounded memory."""
+    return over_stations(function, x.shape[1], cloud.centres.shape[1], x, cloud.centres)
+
+
+def distances(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    """Pair distances; a tiny constant keeps their derivative finite at coinciding points."""
+    squares = (x**2).sum(1)[:, None] + (y**2).sum(1)[None, :] - 2.0 * x @ y.T
+    return jnp.sqrt(jnp.maximum(squares, 0.0) + 1e-12)
+
+
+def reach_of(cloud: np.ndarray, most: int = 500) -> float:
+    """A little more than the largest distance between individuals (of a sample of them)."""
+    sample = np.asarray(cloud)[np.random.default_rng(0).permutation(len(cloud))[:most]]
+    squares = ((sample[:, None, :] - sample[None, :, :]) ** 2).sum(-1)
+    return 1.2 * float(np.sqrt(squares.max()))

@@ -1,0 +1,242 @@
+"""What the commands do: from a data file to a run directory, and from there to scores and paths."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stitchflow._energy import Energy
+from stitchflow._evaluate import Scores, evaluate
+from stitchflow._io import HEADER, load, save, write_atomically
+from stitchflow._method import Fit, Method
+from stitchflow._methods import METHODS
+from stitchflow._optimise import Checkpoint
+from stitchflow._pair_terms import Interaction
+from stitchflow._snapshots import Snapshots
+from stitchflow._stitching import Stitching, fit
+from stitchflow._tables import Columns, DataFile, read_table
+from stitchflow._terms import Entropy, Potential
+
+PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of a data file: what was trained on, and what is held out."""
+
+    train: np.ndarray
+    test: np.ndarray
+
+    @staticmethod
+    def of(file: DataFile, hold_out: Sequence[float], fraction: float, seed: int) -> Split:
+        """The file's own split, or a random one; all individuals of held-out times are test."""
+        data = file.snapshots
+        assert data.rows is not None
+        if file.train_rows is not None:
+            train, test = file.train_rows, file.test_rows
+            test = np.setdiff1d(data.rows, train) if test is None else test
+        elif fraction == 0:
+            train, test = data.rows, data.rows[:0]
+        else:
+            parts = data.split(1.0 - fraction, key=seed)
+            train, test = (part.rows for part in parts)
+        held = np.isin(data.index, [data.at(t) for t in hold_out])
+        hidden = data.rows[held]
+        return Split(np.setdiff1d(train, hidden), np.union1d(test, hidden))
+
+
+def build_method(
+    name: str,
+    *,
+    time_varying: bool = False,
+    interaction: bool = False,
+    entropy: bool = True,
+    settings: dict[str, Any] | None = None,
+) -> Method:
+    """A method by name, with the energy's terms and single settings chosen."""
+    if name not in METHODS:
+        raise ValueError(f"--method must be one of {', '.join(METHODS)}; got {name!r}")
+    method, settings = METHODS[name](), dict(settings or {})
+    if not isinstance(method, Stitching):
+        if settings or time_varying or interaction or not entropy:
+            raise ValueError(f"--method {name} has no settings and no energy to choose")
+        return method
+    (potential,) = method.energy.only(Potential)
+    varying = time_varying or potential.time_varying
+    hidden = settings.pop("hidden", potential.hidden)
+    energy = Energy((Potential(hidden=hidden, time_varying=varying),))
+    beta = settings.pop("beta", None)
+    if entropy:
+        energy = energy + Entropy(beta)
+    elif beta is not None:
+        raise ValueError("--set beta needs the entropy that --no-entropy removes")
+    if interaction:
+        energy = energy + Interaction()
+    for part in ("residual", "optimiser"):
+        object_ = getattr(method, part)
+        own = {key: settings.pop(key) for key in list(settings) if key in PART_SETTINGS[part]}
+        method = replace(method, **{part: replace(object_, **own)})
+    unknown = [key for key in settings if key not in OWN_SETTINGS]
+    if unknown:
+        raise ValueError(f"--set {unknown[0]}: no such setting; there are {', '.join(SETTINGS)}")
+    return replace(method, energy=energy, **settings)
+
+
+PART_SETTINGS = {
+    "residual": ("alpha", "weight", "kinetic"),
+    "optimiser": ("steps", "learning_rate", "final", "clip", "patience"),
+}
+OWN_SETTINGS = ("particles", "nodes", "batch", "learn_weights", "learn_bandwidth")
+SETTINGS = (*OWN_SETTINGS, *PART_SETTINGS["residual"], *PART_SETTINGS["optimiser"], "beta", "hidden")
+
+
+def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` texts as numbers, booleans or widths such as 64,64."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key or not text:
+            raise ValueError(f"--set takes KEY=VALUE, got {pair!r}")
+        if key not in SETTINGS:
+            raise ValueError(f"--set {key}: no such setting; there are {', '.join(SETTINGS)}")
+        try:
+            value = json.loads(f"[{text}]" if key == "hidden" else text)
+        except ValueError:
+            raise ValueError(f"--set {key}: {text!r} is not a number") from None
+        settings[key] = tuple(value) if key == "hidden" else value
+    return settings
+
+
+def fit_file(
+    file: DataFile,
+    columns: Columns,
+    method: Method,
+    out: Path,
+    *,
+    hold_out: Sequence[float] = (),
+    fraction: float = 0.2,
+    seed: int = 0,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> Fit:
+    """Fit a method to a data file and keep everything needed to evaluate and resume it in `out`."""
+    split = Split.of(file, hold_out, fraction, seed)
+    train = file.at_rows(split.train)
+    started = {
+        "data": {"path": str(file.path.resolve()), "sha256": file.sha256, "columns": asdict(columns)},
+        "hold_out": list(hold_out),
+        "test_fraction": fraction,
+        "seed": seed,
+        "method": repr(method),
+    }
+    _open_run(out, started, resume, overwrite)
+    checkpoint = Checkpoint(out / CHECKPOINT)
+    result = fit(train, method, seed, progress=progress, checkpoint=checkpoint)
+    result.source = started["data"]
+    np.savez(out / SPLIT, train=split.train, test=split.test)
+    save(result, out, overwrite=True)
+    checkpoint.path.unlink(missing_ok=True)
+    return result
+
+
+def _open_run(out: Path, started: dict[str, Any], resume: bool, overwrite: bool) -> None:
+    """Make the directory of a run, refusing to touch what is already there unless asked."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file; a run is a directory")
+    plan = out / PLAN
+    if resume:
+        if not plan.is_file():
+            raise ValueError(f"--resume: {out} holds no run to resume")
+        if json.loads(plan.read_bytes()) != json.loads(json.dumps(started)):
+            raise ValueError(f"--resume: {out} was started with other data or settings")
+        return
+    mine = (PLAN, SPLIT, CHECKPOINT, HEADER)
+    if not overwrite and any((out / name).exists() for name in mine):
+        raise ValueError(f"--out {out} already holds a run; pass --overwrite or --resume")
+    out.mkdir(parents=True, exist_ok=True)
+    for name in mine:
+        (out / name).unlink(missing_ok=True)
+    write_atomically(plan, json.dumps(started, indent=1).encode())
+
+
+def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots]:
+    """A finished run and its held-out individuals, with its training data where that is at hand."""
+    result = load(run)
+    if not result.source:
+        raise ValueError(f"{run} was not made by `stitchflow fit`: it has no record of its data")
+    columns = Columns(**{k: tuple(v) if isinstance(v, list) else v
+                         for k, v in result.source["columns"].items()})
+    stored = Path(result.source["path"])
+    split = _read_split(run / SPLIT)
+    file = read_table(data or stored, columns) if data or stored.is_file() else None
+    if file is None:
+        raise ValueError(f"{stored}: the data of {run} is gone; name another file with --data")
+    if file.sha256 == result.source["sha256"]:
+        result.data = file.at_rows(split.train)
+        if not len(split.test):
+            raise ValueError(f"{run} held nothing out; name other individuals with --data")
+        return result, file.at_rows(split.test)
+    if data is None:
+        raise ValueError(f"{stored} has changed since {run} was fitted; name a file with --data")
+    if stored.is_file():
+        original = read_table(stored, columns)
+        if original.sha256 == result.source["sha256"]:
+            result.data = original.at_rows(split.train)
+    test = file.snapshots if file.test_rows is None else file.at_rows(file.test_rows)
+    return result, test
+
+
+def _read_split(path: Path) -> Split:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return Split(stored["train"], stored["test"])
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from None
+
+
+def baselines(data: Snapshots | None, test: Snapshots, most: int = 1000) -> dict[str, Scores]:
+    """W1 of the trivial methods on the same held-out individuals, from at most 1,000 of each time."""
+    if data is None:
+        return {}
+    small = data.subsample(most)
+    names = ("nearest", "ot-linear")
+    fits = {name: fit(small, METHODS[name](), progress=False) for name in names}
+    return {name: evaluate(result, test, metrics=("w1",)) for name, result in fits.items()}
+
+
+def json_rows(scores: Scores, result: Fit, task: str | None, seconds: float) -> list[dict[str, Any]]:
+    """Scores as the lines of a results file."""
+    from stitchflow import __version__
+
+    return [
+        {
+            "task": task,
+            "method": result.method.name,
+            "seed": result.seed,
+            **asdict(row),
+            "seconds_train": result.seconds,
+            "seconds_total": result.seconds + seconds,
+            "steps": result.steps,
+            "version": __version__,
+        }
+        for row in scores
+    ]
+
+
+def append_json(path: Path, rows: list[dict[str, Any]]) -> None:
+    """One JSON object a line, added at the end of the file."""
+    lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(lines)
+
+
+def timed(function: Any, *args: Any, **kwargs: Any) -> tuple[Any, float]:
+    start = time.perf_counter()
+    return function(*args, **kwargs), time.perf_counter() - start

@@ -1,0 +1,141 @@
+"""Driving a cloud with the energy alone: the SDE, or the probability flow ODE."""
+
+from __future__ import annotations
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._energy import Energy, at_one
+from stitchflow._kde import KDE, silverman
+from stitchflow._types import Scalar
+
+STEPS_PER_GAP = 20  # the least number of SDE steps between two requested times
+MOST_STEPS = 4000
+STABLE = 0.3  # step times the largest slope of the drift
+
+
+def simulate(
+    energy: Energy,
+    x0: Float[Array, "n d"],
+    times: np.ndarray,
+    key: Array,
+    ode: bool = False,
+    weights: Array | None = None,
+) -> Float[Array, "t n d"]:
+    """Positions at `times` (internal units) of a cloud that is at `x0` at `times[0]`.
+
+    Interaction and entropy come from the cloud itself: the entropy as noise, or with `ode=True`
+    as the score of the cloud's kernel density, which also runs backwards in time. The step follows
+    the steepness of the drift, looked at again after every gap.
+    """
+    n = x0.shape[0]
+    # Clouds are padded to a few common sizes with weightless copies, so that gaps and protocols
+    # with other counts reuse one compilation.
+    padded = -(-n // 256) * 256 if n > 64 else n
+    fill = jnp.arange(padded) % n
+    w = jnp.ones(n) if weights is None else jnp.asarray(weights, x0.dtype)
+    log_weights = jnp.where(jnp.arange(padded) < n, jnp.log(w)[fill], -jnp.inf)
+    x = x0[fill]
+    path = [x0]
+    for i, (t0, t1) in enumerate(zip(times[:-1], times[1:], strict=True)):
+        step_key = jax.random.fold_in(key, i)
+        t0, t1 = jnp.asarray(t0, float), jnp.asarray(t1, float)
+        if ode:
+            x = _ode(energy, x, log_weights, t0, t1)
+        else:
+            x = _sde_gap(energy, x, log_weights, t0, t1, step_key)
+        path.append(x[:n])
+    return jnp.stack(path)
+
+
+def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array, key: Array):
+    """One gap, repeated with smaller steps if the drift turned out steeper at its end."""
+    gap = float(t1 - t0)
+    slope = max(float(_steepness(energy, x, log_weights, t)) for t in (t0, t1))
+    while True:
+        steps = int(np.clip(np.ceil(gap * slope / STABLE), STEPS_PER_GAP, MOST_STEPS))
+        y = _sde(energy, x, log_weights, t0, t1, jnp.asarray(steps), key)
+        end = float(_steepness(energy, y, log_weights, t1))
+        stable = np.isfinite(end) and gap * end / steps <= 3.0 * STABLE
+        if stable or steps >= MOST_STEPS:
+            return y
+        slope = max(2.0 * slope, end if np.isfinite(end) else 0.0)
+
+
+def _cloud(x: Array, log_weights: Array) -> KDE:
+    return KDE(x, silverman(x, jax.nn.softmax(log_weights)), log_weights)
+
+
+@eqx.filter_jit
+def _sde(
+    energy: Energy, x: Array, log_weights: Array, t0: Scalar, t1: Scalar, steps: Array, key: Array
+) -> Float[Array, "n d"]:
+    def drift(t, y, _):
+        rho = _cloud(y, log_weights)
+        return at_one(energy.drift, y, t, rho, rho.field(y))
+
+    noise = jnp.sqrt(2.0 * energy.diffusion)
+    spread = lineax.DiagonalLinearOperator(jnp.broadcast_to(noise, x.shape))
+    path = diffrax.UnsafeBrownianPath(jax.ShapeDtypeStruct(x.shape, x.dtype), key)
+    terms = diffrax.MultiTerm(
+        diffrax.ODETerm(drift),
+        diffrax.ControlTerm(lambda t, y, _: spread, path),
+    )
+    solution = diffrax.diffeqsolve(
+        terms,
+        diffrax.Heun(),  # second order in the drift, and exact noise since it is additive
+        t0,
+        t1,
+        (t1 - t0) / steps,
+        x,
+        saveat=diffrax.SaveAt(t1=True),
+        adjoint=diffrax.ForwardMode(),
+        max_steps=None,
+        throw=False,
+    )
+    return solution.ys[0]
+
+
+@eqx.filter_jit
+def _ode(
+    energy: Energy, x: Array, log_weights: Array, t0: Scalar, t1: Scalar
+) -> Float[Array, "n d"]:
+    def velocity(t, y, _):
+        rho = _cloud(y, log_weights)
+        return -at_one(energy.gradient, y, t, rho, rho.field(y))
+
+    tolerance = 1e-4 if x.dtype == jnp.float32 else 1e-8
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(velocity),
+        diffrax.Tsit5(),
+        t0,
+        t1,
+        None,
+        x,
+        saveat=diffrax.SaveAt(t1=True),
+        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
+        max_steps=MOST_STEPS,
+        throw=False,
+    )
+    return solution.ys[0]
+
+
+@eqx.filter_jit
+def _steepness(energy: Energy, x: Array, log_weights: Array, t: Scalar, most: int = 256) -> Scalar:
+    """About the largest singular value of the drift's Jacobian over the cloud."""
+    rho = _cloud(x, log_weights)
+    some = x[:most]
+    direction = jax.random.normal(jax.random.key(0), some.shape, some.dtype)
+    drift = lambda y: at_one(energy.drift, y, t, rho, rho.field(y))  # noqa: E731
+
+    def sharpen(_, v):
+        image = jax.jvp(drift, (some,), (v,))[1]
+        return image / (jnp.linalg.norm(image, axis=1, keepdims=True) + 1e-12)
+
+    v = jax.lax.fori_loop(0, 6, sharpen, direction / jnp.linalg.norm(direction, axis=1)[:, None])
+    return jnp.linalg.norm(jax.jvp(drift, (some,), (v,))[1], axis=1).max()

@@ -1,0 +1,302 @@
+r"""Stitching: fit a curve and an energy together (the paper's method).
+
+The objective is eq:stitch_ideal_global_approx,
+
+$$\sum_{t\in obs} D(\rho_t, q_t) + \text{weight}\cdot R_{vel}[F, (\rho, v)],$$
+
+minimised over the particles, weights and bandwidth of the curve and the parameters of the energy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from stitchflow import _coupling
+from stitchflow._curve import Curve, inverse_softplus, node_times, through_snapshots
+from stitchflow._divergence import KL, Divergence
+from stitchflow._energy import Energy
+from stitchflow._pair_terms import Interaction, VectorKernel
+from stitchflow._terms import Entropy, Potential, Term, changed
+from stitchflow._flow import StitchedFlow
+from stitchflow._kde import PAIR_BUDGET, silverman
+from stitchflow._flow import Flow
+from stitchflow._method import Fit, Method, Packed, check_data
+from stitchflow._optimise import Checkpoint, Optimiser, minimise
+from stitchflow._residual import VelocityResidual
+from stitchflow._snapshots import Snapshots
+from stitchflow._packing import named_arrays, settings_from, settings_of, with_arrays
+from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
+from stitchflow._units import Units
+
+
+HIDDEN = (128, 128)
+
+
+@dataclass(frozen=True)
+class Stitching(Method):
+    """The paper's method, with its parts as objects. None leaves a choice to the data.
+
+    `particles` and `nodes` are the size of the curve; `batch` the individuals looked at per step.
+    `learn_weights`, `learn_bandwidth` and `learn_particles` freeze parts of the curve.
+    """
+
+    energy: Energy | Term = field(default_factory=lambda: Potential(hidden=HIDDEN) + Entropy())
+    particles: int | None = None
+    nodes: int | None = None
+    residual: VelocityResidual = field(default_factory=VelocityResidual)
+    divergence: Divergence = field(default_factory=KL)
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    batch: int = 4096
+    learn_particles: bool = True
+    learn_weights: bool = True
+    learn_bandwidth: bool = True
+
+    def __post_init__(self) -> None:
+        energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy
+        kinds = {"energy": Energy, "residual": VelocityResidual}
+        kinds |= {"divergence": Divergence, "optimiser": Optimiser}
+        object.__setattr__(self, "energy", energy)
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
+        for name, least in (("particles", 1), ("nodes", 2), ("batch", 1)):
+            if getattr(self, name) is not None:
+                check_count(getattr(self, name), name, least)
+
+    @staticmethod
+    def varying() -> Stitching:
+        """The defaults with a potential V(x, t) that changes in time."""
+        return Stitching(energy=Potential(hidden=HIDDEN, time_varying=True) + Entropy())
+
+    @property
+    def name(self) -> str:
+        return "stitching-varying" if self.energy.time_varying else "stitching"
+
+    def resolved(self, data: Snapshots) -> Stitching:
+        """These settings with every None replaced by what suits the data."""
+        largest = int(data.counts.max())
+        particles = self.particles or max(20, min(200, largest))
+        nodes = self.nodes or max(25, min(50, 5 * len(data)))
+        steps = self.optimiser.steps or 3000
+        optimiser = replace(self.optimiser, steps=steps)
+        return replace(self, particles=particles, nodes=nodes, optimiser=optimiser)
+
+    def memory(self, data: Snapshots) -> int:
+        """About how many bytes a fit needs beside the program itself."""
+        method = self.resolved(data)
+        n, k = method.particles or 0, method.nodes or 0
+        largest, times = int(data.counts.max()), len(data)
+        batch = min(largest * times, max(method.batch, 32))
+        pairs = min(k * n * n, PAIR_BUDGET) + batch * n
+        # A pass keeps about four pair arrays for its derivative; Adam three copies of the particles.
+        floats = 4 * pairs + 2 * times * largest * data.dim + 8 * k * n * data.dim
+        return 4 * floats
+
+    def describe(self, data: Snapshots) -> str:
+        """One line of what a fit to this data would use."""
+        method = self.resolved(data)
+        return (
+            f"{method.name}: {method.energy!r}; {method.particles} particles, {method.nodes} nodes, "
+            f"{method.optimiser.steps} steps, about {self.memory(data) / 2**20:.0f} MiB"
+        )
+
+    def fit(
+        self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Checkpoint | None = None
+    ) -> Fit:
+        seed = int(key) if isinstance(key, (int, np.integer)) else None
+        method = self.resolved(data)
+        start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
+        units = data.units
+        energy = method.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
+        curve = method.start(data, start_key)
+        optimum = minimise(
+            method.loss,
+            (curve, energy),
+            Observations.of(data),
+            loop_key,
+            method.optimiser,
+            method.optimiser.steps,
+            progress,
+            label=method.name,
+            checkpoint=checkpoint,
+        )
+        curve, energy = optimum.model
+        return Fit(
+            method=method,
+            flow=StitchedFlow(curve, energy, units),
+            energy=energy,
+            status=optimum.status,
+            history=optimum.history,
+            steps=optimum.steps,
+            seconds=optimum.seconds,
+            seed=seed,
+            data=data,
+        )
+
+    def start(self, data: Snapshots, key: KeyLike) -> Curve:
+        """Straight lines through individuals matched by optimal transport, or by id when paired."""
+        assert self.particles is not None and self.nodes is not None
+        units, rng, n = data.units, as_rng(key), self.particles
+        if data.paired and n <= data.counts[0]:
+            chain = data.paths[:, rng.permutation(data.counts[0])[:n]]
+        else:
+            weights = [data.cloud_weights(k) for k in range(len(data))]
+            chain = _coupling.chain(data.clouds, weights, n, rng)
+        chain = np.asarray(units.space_in(chain), np.float64)
+        # Silverman's width for the particles, averaged over the times.
+        width = np.mean([np.asarray(silverman(cloud)) for cloud in chain], axis=0)
+        if n > data.counts.min():  # particles drawn twice would never part
+            chain = chain + 0.1 * width * rng.standard_normal(chain.shape)
+        observed = units.time_in(data.times)
+        nodes = node_times(observed, self.nodes)
+        return Curve(
+            particles=jnp.asarray(through_snapshots(chain, observed, nodes), float),
+            log_weights=jnp.zeros(n),
+            raw_bandwidth=inverse_softplus(width),
+            times=tuple(nodes.tolist()),
+            learn_particles=self.learn_particles,
+            learn_weights=self.learn_weights,
+            learn_bandwidth=self.learn_bandwidth,
+        )
+
+    def pack(self, fit: Fit) -> Packed:
+        flow = fit.flow
+        assert isinstance(flow, StitchedFlow)
+        terms = []
+        for term in flow.energy.terms:
+            own = any(callable(getattr(term, n, None)) and term.units for n in ("function", "U"))
+            entry = {"class": type(term).__name__, "function": own, **term.settings}
+            terms.append({**entry, "reach": getattr(term, "reach", None)})
+        header = {
+            "settings": settings_of(self, leave_out=("energy",)),
+            "energy": terms,
+            "units": asdict(flow.units),
+            "nodes": flow.curve.times,
+        }
+        return Packed(header, named_arrays((flow.curve, flow.energy)))
+
+    @classmethod
+    def unpack(
+        cls, packed: Packed, energy: Energy | None = None
+    ) -> tuple[Method, Flow, Energy | None]:
+        header = packed.header
+        units = Units(**header["units"] | {"centre": tuple(header["units"]["centre"])})
+        if energy is None:
+            energy = Energy(tuple(_term_from(entry) for entry in header["energy"]))
+        ready = energy.init(np.eye(2, units.dim), units, jax.random.key(0))
+        terms = tuple(
+            term if entry["reach"] is None else changed(term, reach=entry["reach"])
+            for term, entry in zip(ready.terms, header["energy"], strict=True)
+        )
+        ready = Energy(terms, units)
+        method = replace(settings_from(cls, header["settings"]), energy=energy)
+        arrays = packed.arrays
+        curve = Curve(
+            *(jnp.asarray(arrays[f"[0].{n}"]) for n in ("particles", "log_weights", "raw_bandwidth")),
+            times=tuple(header["nodes"]),
+        )
+        curve, ready = with_arrays((curve, ready), arrays)
+        return method, StitchedFlow(curve, ready, units), ready
+
+    def loss(
+        self, model: tuple[Curve, Energy], data: Observations, key: Array
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        """The boxed objective on one minibatch, and its two parts."""
+        curve, energy = model
+        draw, noise, quadrature = jax.random.split(key, 3)
+        times, points, weights, share = data.minibatch(self.batch, draw)
+
+        def divergence(t: Scalar, x: Array, w: Array, k: Array) -> Scalar:
+            return self.divergence(curve.at(t), x, w, k)
+
+        keys = jax.random.split(noise, times.shape[0])
+        fit = share * jax.vmap(divergence)(times, points, weights, keys).sum()
+        residual = self.residual(curve, energy, quadrature)
+        return fit + self.residual.weight * residual, {"divergence": fit, "residual": residual}
+
+
+class Observations(eqx.Module):
+    """Individuals of all times, in internal units, padded to one size so that shapes never change."""
+
+    points: Float[Array, "t n d"]
+    weights: Float[Array, "t n"]
+    counts: Int[Array, " t"]
+    times: Float[Array, " t"]
+
+    @staticmethod
+    def of(data: Snapshots) -> Observations:
+        largest = int(data.counts.max())
+        points = np.zeros((len(data), largest, data.dim))
+        weights = np.zeros((len(data), largest))
+        for k, cloud in enumerate(data.clouds):
+            points[k, : len(cloud)] = cloud
+            points[k, len(cloud) :] = cloud[0]
+            weights[k, : len(cloud)] = data.cloud_weights(k)
+        return Observations(
+            data.units.space_in(points),
+            jnp.asarray(weights, float),
+            jnp.asarray(data.counts),
+            jnp.asarray(data.units.time_in(data.times), float),
+        )
+
+    def minibatch(self, size: int, key: Array) -> tuple[Array, Array, Array, float]:
+        """About `size` individuals: times, points, weights that sum to one, and the share to scale by.
+
+        All times while each can have 32 individuals, else a random set of times. Estimates of the
+        sum over times are unbiased.
+        """
+        t, n = self.weights.shape
+        per_time = min(n, max(size // t, 32))
+        some = min(t, max(1, size // per_time))
+        pick_times, pick_rows = jax.random.split(key)
+        chosen = jnp.arange(t)
+        if some < t:
+            chosen = jax.random.permutation(pick_times, t)[:some]
+        points, weights, counts = self.points[chosen], self.weights[chosen], self.counts[chosen]
+        if per_time < n:
+            u = jax.random.uniform(pick_rows, (some, per_time))
+            rows = jnp.minimum((u * counts[:, None]).astype(jnp.int32), counts[:, None] - 1)
+            points = jnp.take_along_axis(points, rows[:, :, None], axis=1)
+            weights = jnp.take_along_axis(weights, rows, axis=1) / per_time
+        else:
+            weights = weights / counts[:, None].astype(weights.dtype)
+        return self.times[chosen], points, weights, t / some
+
+
+def _term_from(entry: dict[str, Any]) -> Term:
+    """A term from its stored settings; functions of the user's own cannot be stored."""
+    kinds = {kind.__name__: kind for kind in (Potential, Entropy, Interaction, VectorKernel)}
+    if entry["function"] or entry["class"] not in kinds:
+        raise ValueError(
+            f"this run's energy holds a function of your own ({entry['class']}), which is never "
+            "stored: pass the same energy, load(path, energy=...)"
+        )
+    extra = {k: v for k, v in entry.items() if k not in ("class", "function", "reach")}
+    return kinds[entry["class"]](**{k: tuple(v) if k == "hidden" else v for k, v in extra.items()})
+
+
+def fit(
+    data: Snapshots,
+    method: Method | None = None,
+    key: KeyLike = 0,
+    *,
+    progress: bool = True,
+    checkpoint: Checkpoint | None = None,
+) -> Fit:
+    """Fit a method to snapshots; the default is stitching with defaults that suit the data.
+
+    A `checkpoint` keeps the state of the fit on disk and resumes from it.
+    """
+    method = Stitching() if method is None else method
+    if not isinstance(method, Method):
+        raise TypeError(f"method must be one such as Stitching(), got {method!r}")
+    as_key(key)
+    return method.fit(check_data(data), key, progress, checkpoint)

@@ -1,0 +1,181 @@
+"""Data files as tables: `.npz`, `.csv`, `.parquet`, `.h5ad`, validated before any compute."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stitchflow._snapshots import Snapshots
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a file mean what; None where the file's own names serve."""
+
+    time: str | None = None
+    rep: str | None = None
+    features: tuple[str, ...] | None = None
+    weight: str | None = None
+    id: str | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file's individuals, and the split it carries if it does."""
+
+    path: Path
+    sha256: str
+    snapshots: Snapshots
+    train_rows: np.ndarray | None = None
+    test_rows: np.ndarray | None = None
+
+    def at_rows(self, rows: np.ndarray) -> Snapshots:
+        """The individuals at row numbers of the file."""
+        assert self.snapshots.rows is not None
+        return self.snapshots.take(np.flatnonzero(np.isin(self.snapshots.rows, rows)))
+
+
+def read_table(path: Any, columns: Columns | None = None) -> DataFile:
+    """Read a data file by its ending; every problem is one sentence that names file and key."""
+    path, columns = Path(path), columns or Columns()
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    readers = {".npz": _npz, ".csv": _frame, ".parquet": _frame, ".h5ad": _h5ad}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path}: cannot read {path.suffix or 'a file without ending'!r}; "
+                         f"expected one of {', '.join(readers)}")
+    found = reader(path, columns)
+    split = {name: found.pop(name, None) for name in ("train_idx", "test_idx")}
+    try:
+        snapshots = Snapshots.from_table(**found)
+        rows = {name: _rows(part, name, len(snapshots.x)) for name, part in split.items()}
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return DataFile(path, _sha256(path), snapshots, rows["train_idx"], rows["test_idx"])
+
+
+def _npz(path: Path, columns: Columns) -> dict[str, Any]:
+    names = {
+        "x": columns.rep or "x",
+        "t": columns.time or "t",
+        "weights": columns.weight or "w",
+        "ids": columns.id or "id",
+        "groups": columns.group or "group",
+    }
+    asked = {"x", "t"} | {
+        part for part, name in (("weights", columns.weight), ("ids", columns.id),
+                                ("groups", columns.group)) if name
+    }
+    if columns.features:
+        raise ValueError(f"{path}: --columns chooses columns of a table; an .npz has its array x")
+    found: dict[str, Any] = {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for part, name in names.items():
+                if name in file.files:
+                    found[part] = file[name]
+                elif part in asked:
+                    listed = ", ".join(file.files) or "nothing"
+                    raise ValueError(f"no array {name!r}; the file holds {listed}")
+            for name in ("train_idx", "test_idx"):
+                if name in file.files:
+                    found[name] = file[name]
+    except (zipfile.BadZipFile, OSError, EOFError, KeyError) as error:
+        raise ValueError(f"{path}: not a readable .npz file ({error})") from None
+    except ValueError as error:
+        reason = "it holds pickled objects, which are refused" if "pickle" in str(error) else error
+        raise ValueError(f"{path}: {reason}") from None
+    return found
+
+
+def _frame(path: Path, columns: Columns) -> dict[str, Any]:
+    try:
+        import pandas
+    except ImportError:
+        raise ValueError(f"{path}: reading tables needs pandas; install stitchflow[data]") from None
+    try:
+        read = pandas.read_csv if path.suffix.lower() == ".csv" else pandas.read_parquet
+        frame = read(path)
+    except ImportError:
+        raise ValueError(f"{path}: reading it needs pyarrow; install stitchflow[data]") from None
+    except Exception as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path}: not a readable table ({first})") from None
+    if columns.rep:
+        raise ValueError(f"{path}: --rep names a representation of an .h5ad; use --columns")
+    time = columns.time or "t"
+    named = [time, columns.weight, columns.id, columns.group, *(columns.features or ())]
+    for name in named:
+        if name is not None and name not in frame.columns:
+            raise ValueError(f"{path}: no column {name!r}; columns are "
+                             f"{', '.join(map(str, frame.columns[:20]))}")
+    features = list(columns.features or ())
+    if not features:
+        taken = {time, columns.weight, columns.id, columns.group}
+        numeric = frame.select_dtypes("number").columns
+        features = [name for name in numeric if name not in taken]
+    if not features:
+        raise ValueError(f"{path}: no numeric columns beside {time!r}")
+    pick = lambda name: None if name is None else frame[name].to_numpy()
+    return {"x": frame[features].to_numpy(), "t": frame[time].to_numpy(),
+            "weights": pick(columns.weight), "ids": pick(columns.id), "groups": pick(columns.group)}
+
+
+def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
+    try:
+        import anndata
+    except ImportError:
+        raise ValueError(f"{path}: reading it needs anndata; install stitchflow[anndata]") from None
+    try:
+        adata = anndata.read_h5ad(path)
+    except Exception as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path}: not a readable .h5ad file ({first})") from None
+    if columns.features:
+        raise ValueError(f"{path}: --columns chooses columns of a table; use --rep for an .h5ad")
+    if columns.time is None:
+        listed = ", ".join(map(str, adata.obs.columns)) or "nothing"
+        raise ValueError(f"{path}: --time-key is needed; obs holds {listed}")
+    for name in (columns.time, columns.weight, columns.id, columns.group):
+        if name is not None and name not in adata.obs:
+            listed = ", ".join(map(str, adata.obs.columns)) or "nothing"
+            raise ValueError(f"{path}: no {name!r} in obs, which holds {listed}")
+    rep = columns.rep or "X_pca"
+    key = next((k for k in (rep, f"X_{rep}") if k in adata.obsm), None)
+    if key is None and rep != "X":
+        listed = ", ".join(adata.obsm) or "nothing"
+        raise ValueError(f"{path}: no representation {rep!r} in obsm, which holds {listed}")
+    x = adata.X if key is None else adata.obsm[key]
+    x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)
+    times = adata.obs[columns.time]
+    try:
+        t = times.astype(float).to_numpy()
+    except (TypeError, ValueError):
+        raise ValueError(f"{path}: obs[{columns.time!r}] must hold numbers, got {times.dtype}, "
+                         f"for example {times.iloc[0]!r}") from None
+    pick = lambda name: None if name is None else adata.obs[name].to_numpy()
+    return {"x": x, "t": t, "weights": pick(columns.weight), "ids": pick(columns.id),
+            "groups": pick(columns.group)}
+
+
+def _rows(part: Any, name: str, n: int) -> np.ndarray | None:
+    if part is None:
+        return None
+    part = np.asarray(part)
+    if part.ndim != 1 or part.dtype.kind not in "iu" or part.size == 0:
+        raise ValueError(f"{name} must be a list of row numbers, got {part.dtype} {part.shape}")
+    if part.min() < 0 or part.max() >= n:
+        raise ValueError(f"{name} must be row numbers below {n}, got {part.min()}..{part.max()}")
+    return part
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

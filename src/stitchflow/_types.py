@@ -1,0 +1,113 @@
+"""Axis vocabulary and the few conversions every public entrance shares.
+
+Axes used in every jaxtyping annotation: `t` times, `k` curve nodes, `i` intervals between them, `n` particles or individuals,
+`d` dimensions, `m` query points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+Scalar = Float[Array, ""]
+KeyLike = Any  # a JAX key or an int seed
+ArrayLike = Any
+
+
+def as_key(key: KeyLike) -> Array:
+    """A JAX key from a key or an integer seed."""
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        return jax.random.key(int(key))
+    if isinstance(key, jax.Array):
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            return key
+        if key.dtype == jnp.uint32 and key.shape == (2,):
+            return jax.random.wrap_key_data(key)
+    raise TypeError(f"key must be an int seed or a JAX key, got {key!r}")
+
+
+def as_rng(key: KeyLike) -> np.random.Generator:
+    """A NumPy generator that follows from `key`, for the parts that run on the host."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(as_key(key))).tolist())
+
+
+def as_cloud(x: ArrayLike, name: str, dim: int | None = None) -> np.ndarray:
+    """A finite (n, dim) float array, or a `ValueError` that names the argument and the row."""
+    try:
+        x = np.asarray(x)
+        if x.dtype == object or x.dtype.kind not in "fiub":
+            x = x.astype(float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numeric, got {type(x).__name__}: {error}") from None
+    if x.dtype.kind != "f":
+        x = x.astype(np.float64)
+    if x.ndim == 1:
+        x = x[:, None] if dim in (None, 1) else x[None, :]
+    if x.ndim != 2 or x.shape[1] == 0:
+        raise ValueError(f"{name} must have shape (points, dimensions), got shape {x.shape}")
+    if dim is not None and x.shape[1] != dim:
+        raise ValueError(f"{name} must have {dim} dimensions, got {x.shape[1]}")
+    bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
+    if bad.size:
+        raise ValueError(f"{name} must be finite, got NaN or infinity in {rows_named(bad)}")
+    return x
+
+
+def rows_named(rows: np.ndarray, most: int = 5) -> str:
+    """`row 3` or `rows 3, 8, ... (12 in all)`, for error messages."""
+    listed = ", ".join(str(int(row)) for row in rows[:most])
+    if rows.size == 1:
+        return f"row {listed}"
+    return f"rows {listed}" + (f", ... ({rows.size} in all)" if rows.size > most else "")
+
+
+def as_times(times: ArrayLike, name: str = "times") -> np.ndarray:
+    """A finite 1-D float64 array of times."""
+    try:
+        values = np.atleast_1d(np.asarray(times, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers, got {times!r}") from None
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"{name} must be a non-empty list of numbers, got shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite, got {values.tolist()}")
+    return values
+
+
+def check_count(value: Any, name: str, least: int = 1) -> int:
+    """An integer of at least `least`, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    return int(value)
+
+
+def check_number(
+    value: Any,
+    name: str,
+    low: float = -np.inf,
+    high: float = np.inf,
+    *,
+    open_low: bool = False,
+) -> float:
+    """A finite number in [low, high] (or (low, high]), or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    below = value <= low if open_low else value < low
+    if not np.isfinite(value) or below or value > high:
+        left = "(" if open_low else "["
+        raise ValueError(f"{name} must be in {left}{low:g}, {high:g}], got {value:g}")
+    return float(value)
+
+
+def check_hidden(hidden: Any) -> tuple[int, ...]:
+    """Layer widths, or an error that names `hidden`."""
+    if isinstance(hidden, str) or not isinstance(hidden, Sequence):
+        raise TypeError(f"hidden must be a tuple of layer widths such as (64, 64), got {hidden!r}")
+    return tuple(check_count(width, "hidden width") for width in hidden)

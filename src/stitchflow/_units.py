@@ -1,0 +1,55 @@
+"""The one place where users' units and the fit's internal units meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+
+@dataclass(frozen=True)
+class Units:
+    """One length L and one duration T: internally x' = (x - centre) / L and t' = (t - start) / T.
+
+    A per-dimension scaling would turn a gradient flow into something that is not one, so there
+    is only one L. Energies, V, W and beta are L^2 / T times their internal values, velocities
+    L / T, scores 1 / L.
+    """
+
+    centre: tuple[float, ...]
+    length: float = 1.0
+    start: float = 0.0
+    duration: float = 1.0
+
+    @staticmethod
+    def identity(dim: int) -> Units:
+        return Units((0.0,) * dim)
+
+    @property
+    def dim(self) -> int:
+        return len(self.centre)
+
+    @property
+    def energy(self) -> float:
+        return self.length**2 / self.duration
+
+    @property
+    def speed(self) -> float:
+        return self.length / self.duration
+
+    def space_in(self, x: np.ndarray) -> Array:
+        # The centre is removed in float64: data far from zero keeps its digits in float32.
+        centred = np.asarray(x, np.float64) - np.asarray(self.centre)
+        return jnp.asarray(centred / self.length, float)
+
+    def space_out(self, x: Array) -> Array:
+        centre = jnp.asarray(self.centre, x.dtype)
+        return x * self.length + centre.reshape((1,) * (x.ndim - 1) + (-1,))
+
+    def time_in(self, t):
+        return (t - self.start) / self.duration
+
+    def time_out(self, t):
+        return t * self.duration + self.start

@@ -1,0 +1,216 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    help="Learn the energy behind population snapshots, and the curve that joins them.",
+    add_completion=True,
+    rich_markup_mode=None,
+)
+console = Console()
+
+# What the library raises, in one sentence, before any compute.
+BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
+
+Data = Annotated[Path, typer.Argument(help=".npz (x, t), .csv, .parquet or .h5ad", metavar="DATA")]
+Run = Annotated[Path, typer.Argument(help="a directory made by `stitchflow fit`", metavar="RUN")]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="append one JSON object per line", metavar="FILE")
+]
+
+
+@app.callback()
+def _start() -> None:
+    _keep_compilations()
+
+
+def _keep_compilations() -> None:
+    """Compiled programs survive the process; the library itself never touches JAX's settings."""
+    import jax
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "stitchflow" / "xla"
+    jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    logging.getLogger("jax").setLevel(logging.ERROR)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="where to write")] = Path("stitchflow-demo"),
+) -> None:
+    """Simulate a double well, fit it, score it, and draw it. Below a minute."""
+    from stitchflow._demo import run_demo
+
+    run_demo(out, console)
+
+
+@app.command()
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="directory of the run", metavar="RUN")],
+    time_key: Annotated[str | None, typer.Option(help="column of the time", metavar="K")] = None,
+    rep: Annotated[str | None, typer.Option(help=".h5ad: obsm key", metavar="R")] = None,
+    columns: Annotated[str | None, typer.Option(help="tables: columns", metavar="a,b")] = None,
+    weight_key: Annotated[str | None, typer.Option(help="column of weights", metavar="W")] = None,
+    id_key: Annotated[str | None, typer.Option(help="column of identities", metavar="I")] = None,
+    group_key: Annotated[str | None, typer.Option(help="column of groups", metavar="G")] = None,
+    hold_out: Annotated[str | None, typer.Option(help="times kept from training")] = None,
+    test_fraction: Annotated[float, typer.Option(help="individuals set aside")] = 0.2,
+    method: Annotated[str, typer.Option(help="name of a method", metavar="M")] = "stitching",
+    time_varying: Annotated[bool, typer.Option("--time-varying", help="V(x, t)")] = False,
+    interaction: Annotated[bool, typer.Option("--interaction", help="add W(r)")] = False,
+    no_entropy: Annotated[bool, typer.Option("--no-entropy", help="no diffusion")] = False,
+    seed: Annotated[int, typer.Option(help="same seed, same result")] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="one setting", metavar="KEY=VALUE")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with a stopped run")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace RUN")] = False,
+) -> None:
+    """Fit snapshots and write a run directory.
+
+    Example: stitchflow fit cells.h5ad --out run --time-key day --rep X_pca
+    """
+    import jax
+
+    from stitchflow._runs import build_method, fit_file, parse_settings
+    from stitchflow._stitching import Stitching
+    from stitchflow._tables import Columns, read_table
+
+    if not 0.0 <= test_fraction < 1.0:
+        raise ValueError(f"--test-fraction must be in [0, 1), got {test_fraction:g}")
+    chosen = build_method(
+        method,
+        time_varying=time_varying,
+        interaction=interaction,
+        entropy=not no_entropy,
+        settings=parse_settings(set_ or []),
+    )
+    features = None if columns is None else tuple(columns.split(","))
+    names = Columns(time_key, rep, features, weight_key, id_key, group_key)
+    file = read_table(data, names)
+    console.print(f"{data}: {file.snapshots!r}")
+    device = jax.devices()[0]
+    console.print(f"device: {device.platform} ({device.device_kind}), {os.cpu_count()} cores")
+    if isinstance(chosen, Stitching):
+        console.print(chosen.describe(file.snapshots))
+    result = fit_file(
+        file,
+        names,
+        chosen,
+        out,
+        hold_out=_numbers(hold_out, "--hold-out"),
+        fraction=test_fraction,
+        seed=seed,
+        resume=resume,
+        overwrite=overwrite,
+        progress=sys.stderr.isatty(),
+    )
+    console.print(result.summary())
+    console.print(f"wrote {out}/: header.json, arrays.npz, split.npz")
+    console.print(f"next: stitchflow evaluate {out}")
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    data: Annotated[Path | None, typer.Option(help="other individuals", metavar="DATA")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Score a run on the individuals it has not seen, beside the floor and trivial baselines."""
+    from stitchflow import _runs
+    from stitchflow._evaluate import evaluate as score
+    from stitchflow._evaluate import table
+
+    result, test = _runs.open_run(run, data)
+    scores, seconds = _runs.timed(score, result, test)
+    if not scores:
+        raise ValueError(f"{run}: no time of the held-out data can be scored")
+    if json is not None:
+        _runs.append_json(json, _runs.json_rows(scores, result, None, seconds))
+    shown = type(scores)(r for r in scores if r.time is None or r.metric == "w1")
+    columns = {result.method.name: shown, **_runs.baselines(result.data, test)}
+    console.print(table(columns, title=f"{run}: {result.status}"))
+    if result.data is None:
+        console.print("floors and baselines need the training data, which is not at hand")
+
+
+@app.command()
+def simulate(
+    run: Run,
+    times: Annotated[str, typer.Option(help="increasing times", metavar="0,1,2")],
+    out: Annotated[Path, typer.Option(help="x, t and id of every point", metavar="FILE.npz")],
+    from_: Annotated[
+        Path | None, typer.Option("--from", help="individuals to start from", metavar="DATA")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="same seed, same result")] = 0,
+) -> None:
+    """Drive individuals with the learned energy alone and write their paths."""
+    import numpy as np
+
+    from stitchflow._io import load
+    from stitchflow._tables import Columns, read_table
+
+    if out.suffix != ".npz":
+        raise ValueError(f"--out must end in .npz, got {out}")
+    if out.exists():
+        raise ValueError(f"--out {out} exists already and is not overwritten")
+    when = _numbers(times, "--times")
+    result = load(run)
+    if from_ is None:
+        start = np.asarray(result.flow.sample([when[0]], 1000, key=seed)[0])
+    else:
+        known = result.source.get("columns", {})
+        file = read_table(from_, Columns(**{k: tuple(v) if isinstance(v, list) else v
+                                            for k, v in known.items()}))
+        start = file.snapshots.cloud(file.snapshots.at(when[0]))
+    path = np.asarray(result.flow.simulate(start, when, key=seed))
+    n = path.shape[1]
+    np.savez(
+        out,
+        x=path.reshape(-1, path.shape[2]),
+        t=np.repeat(np.asarray(when), n),
+        id=np.tile(np.arange(n), len(when)),
+    )
+    console.print(f"wrote {out}: {n} individuals at {len(when)} times")
+
+
+def _numbers(text: str | None, option: str) -> list[float]:
+    try:
+        return [] if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{option} takes numbers such as 0,1.5,2; got {text!r}") from None
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run a command: 0 on success, 2 with one line on bad input, 1 otherwise."""
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except (typer.Abort, KeyboardInterrupt):
+        print("stitchflow: interrupted", file=sys.stderr)
+        code = 1
+    except Exception as error:
+        # Usage errors are click's, which typer carries under a name that changes with its version.
+        usage = hasattr(error, "format_message")
+        if not usage and (os.environ.get("STITCHFLOW_DEBUG") or not isinstance(error, BAD_INPUT)):
+            raise
+        code = _complain(error.format_message() if usage else str(error))  # type: ignore
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str) -> int:
+    print(f"stitchflow: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

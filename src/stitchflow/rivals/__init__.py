@@ -1,0 +1,6 @@
+"""Other methods under the same contract, one file each; none imports another."""
+
+from stitchflow.rivals._nearest import Nearest
+from stitchflow.rivals._ot_linear import OTLinear
+
+__all__ = ["Nearest", "OTLinear"]

@@ -1,0 +1,66 @@
+"""The nearest snapshot: the baseline that stands still."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._coupling import draw
+from stitchflow._energy import Energy
+from stitchflow._flow import Flow
+from stitchflow._method import Fit, Method, Packed
+from stitchflow._snapshots import Snapshots
+from stitchflow._status import Status
+from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_count
+
+
+@dataclass(frozen=True)
+class Nearest(Method):
+    """Samples the nearest trained snapshot; individuals do not move. It has no density or energy."""
+
+    name: ClassVar[str] = "nearest"
+
+    def fit(
+        self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None
+    ) -> Fit:
+        start = time.perf_counter()
+        flow, done = NearestFlow(data), Status(True, "nothing to train")
+        return Fit(self, flow, None, done, {}, 0, time.perf_counter() - start, data=data)
+
+    def pack(self, fit: Fit) -> Packed:
+        return Packed({}, fit.flow.data.arrays)
+
+    @classmethod
+    def unpack(cls, packed: Packed, energy: Energy | None = None) -> tuple[Method, Flow, None]:
+        return cls(), NearestFlow(Snapshots.from_stored(packed.arrays)), None
+
+
+class NearestFlow(Flow):
+    """Snapshots as they are."""
+
+    method = "nearest"
+
+    def __init__(self, data: Snapshots):
+        self.data, self.dim = data, data.dim
+
+    def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
+        times, n, rng = as_times(times), check_count(n, "n"), as_rng(key)
+        clouds = []
+        for t in times:
+            k = int(np.abs(self.data.times - t).argmin())
+            clouds.append(self.data.cloud(k)[draw(self.data.cloud_weights(k), n, rng)])
+        return jnp.asarray(np.stack(clouds))
+
+    def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
+        return jnp.zeros_like(jnp.asarray(as_cloud(x, "x", self.dim)))
+
+    def simulate(
+        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+    ) -> Float[Array, "t n d"]:
+        x = jnp.asarray(as_cloud(x0, "x0", self.dim))
+        return jnp.broadcast_to(x[None], (len(as_times(times)), *x.shape))

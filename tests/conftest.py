@@ -1,0 +1,28 @@
+"""Shapes are checked at run time in every test, and nothing broadcasts by accident."""
+
+import os
+from pathlib import Path
+
+import jax
+import pytest
+from jaxtyping import install_import_hook
+
+install_import_hook("stitchflow", "beartype.beartype")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def x64():
+    """Double precision, for closed forms."""
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("STITCHFLOW_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip(f"no data at {folder}; set STITCHFLOW_DATA")
+    return folder

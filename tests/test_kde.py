@@ -1,0 +1,139 @@
+"""Kernel densities against autodiff, closed forms and the authors' numbers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import parity
+import pytest
+
+from stitchflow import KDE, Curve, silverman
+from stitchflow import _kde as kde_module
+from stitchflow._curve import inverse_softplus
+
+
+def random_kde(shape: str, n: int = 7, d: int = 3) -> KDE:
+    keys = jax.random.split(jax.random.key(0), 3)
+    bandwidths = {
+        "one": jnp.asarray(0.6),
+        "per dimension": jnp.asarray([0.5, 0.7, 0.9]),
+        "per particle": 0.4 + jax.random.uniform(keys[0], (n, d)),
+    }
+    centres = jax.random.normal(keys[1], (n, d))
+    return KDE(centres, bandwidths[shape], jax.random.normal(keys[2], (n,)))
+
+
+SHAPES = ("one", "per dimension", "per particle")
+
+
+@pytest.fixture(params=SHAPES)
+def rho(request, x64):
+    return random_kde(request.param)
+
+
+QUERIES = np.random.default_rng(0).normal(size=(11, 3))
+
+
+def explicit_log_density(rho: KDE, x):
+    h = jnp.broadcast_to(rho.bandwidth, rho.centres.shape)
+    kernels = jax.scipy.stats.norm.logpdf(x[None, :], rho.centres, h).sum(1)
+    return jax.nn.logsumexp(kernels + jnp.log(rho.weights))
+
+
+def test_log_density_is_the_mixture(rho):
+    expected = jax.vmap(lambda x: explicit_log_density(rho, x))(jnp.asarray(QUERIES))
+    np.testing.assert_allclose(rho.log_density(jnp.asarray(QUERIES)), expected, rtol=1e-12)
+
+
+def test_score_and_laplacian_are_derivatives(rho):
+    x = jnp.asarray(QUERIES)
+    score = jax.vmap(jax.grad(lambda y: explicit_log_density(rho, y)))(x)
+    hessian = jax.vmap(jax.hessian(lambda y: explicit_log_density(rho, y)))(x)
+    np.testing.assert_allclose(rho.score(x), score, atol=1e-11)
+    np.testing.assert_allclose(rho.laplacian(x), jnp.trace(hessian, axis1=1, axis2=2), atol=1e-10)
+
+
+def test_score_without_self_leaves_each_particle_out(rho):
+    field = rho.field_without_self()
+    for j in range(rho.centres.shape[0]):
+        others = rho.log_weights.at[j].set(-jnp.inf)
+        rest = KDE(rho.centres, rho.bandwidth, others)
+        expected = jax.grad(lambda y, rest=rest: explicit_log_density(rest, y))(rho.centres[j])
+        np.testing.assert_allclose(field.score[j], expected, atol=1e-11)
+
+
+def test_a_lone_particle_has_no_score_of_its_own(x64):
+    rho = KDE(jnp.ones((1, 2)), jnp.asarray(0.5), jnp.zeros(1))
+    assert not rho.field_without_self().score.any()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_blocks_change_nothing(x64, monkeypatch, shape):
+    rho, x, v = random_kde(shape), jnp.asarray(QUERIES), jnp.asarray(QUERIES[:7])
+    whole = rho.field(x, v), rho.field_without_self(v), rho.log_density(x), rho.laplacian(x)
+    slope = jax.grad(lambda y: rho.field(y, v).velocity.sum())(x)
+    monkeypatch.setattr(kde_module, "PAIR_BUDGET", 20)
+    blocked = rho.field(x, v), rho.field_without_self(v), rho.log_density(x), rho.laplacian(x)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(blocked), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+    blocked_slope = jax.grad(lambda y: rho.field(y, v).velocity.sum())(x)
+    np.testing.assert_allclose(slope, blocked_slope, atol=1e-12)
+
+
+def test_kernel_averaged_velocity_satisfies_the_continuity_equation(x64):
+    """d_t rho + d_x (rho v) = 0 on a grid, by central differences."""
+    curve = Curve(
+        particles=jnp.asarray([[[-1.0], [0.2], [1.5]], [[0.5], [-0.3], [1.0]]]),
+        log_weights=jnp.asarray([0.1, -0.4, 0.3]),
+        raw_bandwidth=inverse_softplus(np.array([0.4])),
+        times=(0.0, 1.0),
+    )
+    grid, t, e = jnp.linspace(-3.0, 4.0, 701)[:, None], 0.37, 1e-5
+    density = lambda s: jnp.exp(curve.at(jnp.asarray(s)).log_density(grid))
+    flux = density(t) * curve.at(jnp.asarray(t)).field(grid, curve.velocity(jnp.asarray(t))).velocity[:, 0]
+    change = (density(t + e) - density(t - e)) / (2 * e)
+    step = float(grid[1, 0] - grid[0, 0])
+    divergence = (flux[2:] - flux[:-2]) / (2 * step)
+    assert float(jnp.abs(change[1:-1] + divergence).max()) < 5e-4 * float(jnp.abs(change).max())
+
+
+def test_samples_have_the_mixture_moments():
+    rho = random_kde("per particle")
+    x = np.asarray(rho.sample(200_000, jax.random.key(1)))
+    w = np.asarray(rho.weights)
+    mean = w @ np.asarray(rho.centres)
+    variance = w @ (np.asarray(rho.bandwidth) ** 2 + np.asarray(rho.centres) ** 2) - mean**2
+    np.testing.assert_allclose(x.mean(0), mean, atol=0.02)
+    np.testing.assert_allclose(x.var(0), variance, rtol=0.02)
+
+
+def test_silverman_is_its_formula(x64):
+    x = np.random.default_rng(0).normal(size=(50, 2)) * [1.0, 3.0]
+    expected = x.std(0) * 50 ** (-1 / 6)  # (4 / (d + 2)) is one in two dimensions
+    np.testing.assert_allclose(silverman(x), expected, rtol=1e-12)
+    assert (np.asarray(silverman(np.zeros((5, 2)))) > 0).all()
+
+
+def parity_kde(x64_on: None = None) -> tuple[Curve, KDE]:
+    curve = Curve(
+        particles=jnp.asarray(parity.PARTICLES),
+        log_weights=jnp.asarray(parity.LOG_WEIGHTS),
+        raw_bandwidth=inverse_softplus(parity.BANDWIDTH),
+        times=tuple(parity.NODES.tolist()),
+    )
+    return curve, curve.at(jnp.asarray(1.7))
+
+
+def test_parity_with_the_authors(x64):
+    curve, rho = parity_kde()
+    x = jnp.asarray(parity.QUERIES)
+    field = rho.field(x, jnp.asarray(parity.PARTICLE_VELOCITY))
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+    close(field.log_density, parity.LOG_DENSITY_AT_QUERIES_T1_7)
+    close(field.score, parity.SCORE_AT_QUERIES_T1_7)
+    close(field.velocity, parity.KERNEL_AVERAGED_VELOCITY_AT_QUERIES_T1_7)
+    close(rho.field_without_self().log_density, parity.LEAVE_ONE_OUT_LOG_DENSITY_AT_CENTRES_T1_7)
+    values = [
+        curve.at(jnp.asarray(t)).log_density(jnp.asarray(p)[None])[0]
+        for t, p in zip(parity.TIMES, parity.POINTS, strict=True)
+    ]
+    close(-np.mean(values), parity.MEAN_NEGATIVE_LOG_DENSITY_OVER_ALL_POINTS)

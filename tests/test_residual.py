@@ -1,0 +1,172 @@
+"""The velocity residual: the authors' numbers, exact flows, orders of accuracy, unbiasedness."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import parity
+import pytest
+from test_kde import parity_kde
+
+from stitchflow import (
+    Backward,
+    Curve,
+    Energy,
+    Entropy,
+    Forward,
+    Interaction,
+    Midpoint,
+    Potential,
+    Trapezoid,
+    VectorKernel,
+    VelocityResidual,
+)
+from stitchflow import _kde as kde_module
+from stitchflow._curve import inverse_softplus
+
+SCHEMES = {
+    "forward": Forward(),
+    "backward": Backward(),
+    "midpoint": Midpoint(),
+    "trapezoid": Trapezoid(),
+}
+ORDERS = {"forward": 1, "backward": 1, "midpoint": 2, "trapezoid": 2}
+
+
+def trig(x):
+    return jnp.sin(x).sum() + 0.1 * (x**4).sum()
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_parity_of_the_boxed_objective(x64, name):
+    curve, _ = parity_kde()
+    energy = Energy.known(
+        Potential(trig) + Entropy(0.3, learn=False) + Interaction(lambda r: -1.5 * jnp.exp(-(r**2))), 3
+    )
+    got = VelocityResidual(SCHEMES[name]).at_centres(curve, energy, without_self=False)
+    expected = getattr(parity, f"VELOCITY_RESIDUAL_CENTRES_{name.upper()}")
+    assert float(got) == pytest.approx(expected, rel=1e-10)
+
+
+def ou_curve(k: int, rate: float, h: float, uneven: bool) -> Curve:
+    """The exact mean of an Ornstein-Uhlenbeck flow at k nodes, as one Gaussian of fixed width."""
+    u = np.linspace(0.0, 1.0, k)
+    times = u + (0.3 * np.sin(np.pi * u) ** 2 / np.pi if uneven else 0.0)
+    mean = np.exp(-rate * times)[:, None, None] * np.array([[[1.0, -2.0]]])
+    return Curve(jnp.asarray(mean), jnp.zeros(1), inverse_softplus(np.array(h)), tuple(times))
+
+
+def ou_energy(rate: float, beta: float) -> Energy:
+    return Energy.known(
+        Potential(lambda x: 0.5 * rate * (x**2).sum()) + Entropy(beta, learn=False), 2
+    )
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_the_exact_ou_flow_has_no_residual_to_the_order_of_the_scheme(x64, name, alpha, uneven):
+    """N(m(t), beta/rate) solves the flow; R falls as h^(2 p) for a scheme of order p."""
+    rate, beta = 1.7, 0.4
+    residual = VelocityResidual(SCHEMES[name], alpha=alpha)
+    values = [
+        float(
+            residual(
+                ou_curve(k, rate, np.sqrt(beta / rate), uneven),
+                ou_energy(rate, beta),
+                jax.random.key(0),
+            )
+        )
+        for k in (21, 41, 81)
+    ]
+    # By Monte Carlo both ends of a trapezoid are charged with their own residual: first order.
+    order = 1 if name == "trapezoid" and alpha == 1.0 else ORDERS[name]
+    slopes = np.log2(np.array(values[:-1]) / np.array(values[1:]))
+    np.testing.assert_allclose(slopes, 2 * order, atol=0.25)
+
+
+def test_another_energy_has_a_residual(x64):
+    curve = ou_curve(41, 1.7, 0.5, False)
+    good = VelocityResidual(alpha=0.0)(curve, ou_energy(1.7, 0.4), jax.random.key(0))
+    bad = VelocityResidual(alpha=0.0)(curve, ou_energy(1.2, 0.4), jax.random.key(0))
+    exact = 0.25 * 5.0 * (1.0 - np.exp(-3.4)) / 3.4  # int |(rate' - rate) m|^2 dt
+    assert float(good) < 1e-3 * float(bad)
+    assert float(bad) == pytest.approx(exact, rel=0.05)
+
+
+def small_problem(n: int = 6):
+    rng = np.random.default_rng(0)
+    curve = Curve(
+        jnp.asarray(rng.normal(size=(5, n, 2))),
+        jnp.asarray(rng.normal(size=n)),
+        inverse_softplus(0.3 + rng.uniform(size=(n, 2))),
+        (0.0, 0.1, 0.4, 0.6, 1.0),
+    )
+    energy = (
+        Potential(hidden=(8, 8), time_varying=True)
+        + Entropy(0.2)
+        + Interaction(hidden=(8,))
+        + Interaction(hidden=(8,), radial=False)
+        + VectorKernel(hidden=(8,))
+    )
+    from stitchflow._units import Units
+
+    return curve, energy.init(rng.normal(size=(20, 2)), Units.identity(2), jax.random.key(1))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_every_term_and_scheme_gives_finite_gradients(x64, name, alpha):
+    residual = VelocityResidual(SCHEMES[name], alpha=alpha)
+    value, grads = jax.value_and_grad(lambda m: residual(*m, jax.random.key(0)))(small_problem())
+    assert np.isfinite(value)
+    assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
+
+
+def test_stations_in_blocks_change_nothing(x64, monkeypatch):
+    model = small_problem()
+    run = lambda: jax.value_and_grad(
+        lambda m: VelocityResidual(Trapezoid(), alpha=0.5)(*m, jax.random.key(0))
+    )(model)
+    whole = run()
+    monkeypatch.setattr(kde_module, "PAIR_BUDGET", 80)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(run()), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-10)
+
+
+def test_monte_carlo_is_unbiased(x64):
+    """Its mean is the integral of |v + grad V|^2 under the density, here by quadrature."""
+    curve = Curve(
+        jnp.asarray([[[-1.0], [0.5]], [[0.0], [1.5]]]),
+        jnp.asarray([0.2, -0.2]),
+        inverse_softplus(np.array([0.6])),
+        (0.0, 0.8),
+    )
+    energy = Energy.known(Potential(lambda x: jnp.cos(2.0 * x).sum()), 1)
+    estimate = jax.jit(lambda k: VelocityResidual(Midpoint(), alpha=1.0)(curve, energy, k))
+    estimates = jax.vmap(estimate)(jax.random.split(jax.random.key(0), 20_000))
+    grid = jnp.linspace(-6.0, 7.0, 4001)[:, None]
+    rho = curve.at(jnp.asarray(0.4))
+    field = rho.field(grid, curve.velocity(jnp.asarray(0.4)))
+    gap = field.velocity[:, 0] - 2.0 * jnp.sin(2.0 * grid[:, 0])
+    exact = 0.8 * jnp.trapezoid(gap**2 * jnp.exp(field.log_density), grid[:, 0])
+    error = 4.0 * float(estimates.std()) / np.sqrt(20_000)
+    assert float(estimates.mean()) == pytest.approx(float(exact), abs=error)
+
+
+def test_kinetic_divides_the_energy(x64):
+    curve, energy = ou_curve(41, 1.0, 0.5, False), ou_energy(2.0, 0.5)
+    assert float(VelocityResidual(alpha=0.0, kinetic=2.0)(curve, energy, jax.random.key(0))) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"scheme": "trapezoid"}, "scheme must be one such as Trapezoid"),
+        ({"alpha": 1.5}, r"alpha must be in \[0, 1\], got 1.5"),
+        ({"weight": -1.0}, "weight must be in"),
+        ({"kinetic": 0.0}, "kinetic must be in"),
+    ],
+)
+def test_bad_settings_are_named(settings, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        VelocityResidual(**settings)
