@@ -7,7 +7,7 @@ import jax
 import pytest
 from jaxtyping import install_import_hook
 
-install_import_hook("stitchflow", "beartype.beartype")
+install_import_hook("stitchflow", "shapes.arrays_only")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 

@@ -25,7 +25,9 @@ def test_kl(gaussians):
 
 def test_score_matching(gaussians):
     expected = (S**2 + (M - MU) ** 2) / H**4 - 2.0 / H**2
-    assert float(ScoreMatching()(*gaussians, jax.random.key(0))) == pytest.approx(expected, rel=1e-12)
+    assert float(ScoreMatching()(*gaussians, jax.random.key(0))) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_denoising_score_matching(gaussians):

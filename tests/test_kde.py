@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import parity
 import pytest
 
+import parity
 from stitchflow import KDE, Curve, silverman
 from stitchflow import _kde as kde_module
 from stitchflow._curve import inverse_softplus
@@ -89,7 +89,10 @@ def test_kernel_averaged_velocity_satisfies_the_continuity_equation(x64):
     )
     grid, t, e = jnp.linspace(-3.0, 4.0, 701)[:, None], 0.37, 1e-5
     density = lambda s: jnp.exp(curve.at(jnp.asarray(s)).log_density(grid))
-    flux = density(t) * curve.at(jnp.asarray(t)).field(grid, curve.velocity(jnp.asarray(t))).velocity[:, 0]
+    flux = (
+        density(t)
+        * curve.at(jnp.asarray(t)).field(grid, curve.velocity(jnp.asarray(t))).velocity[:, 0]
+    )
     change = (density(t + e) - density(t - e)) / (2 * e)
     step = float(grid[1, 0] - grid[0, 0])
     divergence = (flux[2:] - flux[:-2]) / (2 * step)

@@ -3,10 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import parity
 import pytest
-from test_kde import parity_kde
 
+import parity
 from stitchflow import (
     Backward,
     Curve,
@@ -22,6 +21,7 @@ from stitchflow import (
 )
 from stitchflow import _kde as kde_module
 from stitchflow._curve import inverse_softplus
+from test_kde import parity_kde
 
 SCHEMES = {
     "forward": Forward(),
@@ -40,7 +40,10 @@ def trig(x):
 def test_parity_of_the_boxed_objective(x64, name):
     curve, _ = parity_kde()
     energy = Energy.known(
-        Potential(trig) + Entropy(0.3, learn=False) + Interaction(lambda r: -1.5 * jnp.exp(-(r**2))), 3
+        Potential(trig)
+        + Entropy(0.3, learn=False)
+        + Interaction(lambda r: -1.5 * jnp.exp(-(r**2))),
+        3,
     )
     got = VelocityResidual(SCHEMES[name]).at_centres(curve, energy, without_self=False)
     expected = getattr(parity, f"VELOCITY_RESIDUAL_CENTRES_{name.upper()}")
@@ -52,7 +55,9 @@ def ou_curve(k: int, rate: float, h: float, uneven: bool) -> Curve:
     u = np.linspace(0.0, 1.0, k)
     times = u + (0.3 * np.sin(np.pi * u) ** 2 / np.pi if uneven else 0.0)
     mean = np.exp(-rate * times)[:, None, None] * np.array([[[1.0, -2.0]]])
-    return Curve(jnp.asarray(mean), jnp.zeros(1), inverse_softplus(np.array(h)), tuple(times))
+    return Curve(
+        jnp.asarray(mean), jnp.zeros(1), inverse_softplus(np.array(h)), tuple(times.tolist())
+    )
 
 
 def ou_energy(rate: float, beta: float) -> Energy:
@@ -67,17 +72,10 @@ def ou_energy(rate: float, beta: float) -> Energy:
 def test_the_exact_ou_flow_has_no_residual_to_the_order_of_the_scheme(x64, name, alpha, uneven):
     """N(m(t), beta/rate) solves the flow; R falls as h^(2 p) for a scheme of order p."""
     rate, beta = 1.7, 0.4
-    residual = VelocityResidual(SCHEMES[name], alpha=alpha)
-    values = [
-        float(
-            residual(
-                ou_curve(k, rate, np.sqrt(beta / rate), uneven),
-                ou_energy(rate, beta),
-                jax.random.key(0),
-            )
-        )
-        for k in (21, 41, 81)
-    ]
+    residual, energy = VelocityResidual(SCHEMES[name], alpha=alpha), ou_energy(rate, beta)
+    at = jax.jit(lambda curve: residual(curve, energy, jax.random.key(0)))
+    h = np.sqrt(beta / rate)
+    values = [float(at(ou_curve(k, rate, h, uneven))) for k in (21, 41, 81)]
     # By Monte Carlo both ends of a trapezoid are charged with their own residual: first order.
     order = 1 if name == "trapezoid" and alpha == 1.0 else ORDERS[name]
     slopes = np.log2(np.array(values[:-1]) / np.array(values[1:]))
@@ -117,16 +115,16 @@ def small_problem(n: int = 6):
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_term_and_scheme_gives_finite_gradients(x64, name, alpha):
     residual = VelocityResidual(SCHEMES[name], alpha=alpha)
-    value, grads = jax.value_and_grad(lambda m: residual(*m, jax.random.key(0)))(small_problem())
+    step = jax.jit(jax.value_and_grad(lambda m: residual(*m, jax.random.key(0))))
+    value, grads = step(small_problem())
     assert np.isfinite(value)
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
 
 
 def test_stations_in_blocks_change_nothing(x64, monkeypatch):
     model = small_problem()
-    run = lambda: jax.value_and_grad(
-        lambda m: VelocityResidual(Trapezoid(), alpha=0.5)(*m, jax.random.key(0))
-    )(model)
+    loss = lambda m: VelocityResidual(Trapezoid(), alpha=0.5)(*m, jax.random.key(0))
+    run = lambda: jax.jit(jax.value_and_grad(loss))(model)
     whole = run()
     monkeypatch.setattr(kde_module, "PAIR_BUDGET", 80)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(run()), strict=True):

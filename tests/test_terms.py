@@ -3,16 +3,16 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import parity
 import pytest
-from test_kde import parity_kde
 
+import parity
 from stitchflow import KDE, Energy, Entropy, Interaction, InternalEnergy, Potential, VectorKernel
 from stitchflow._energy import at_one
 from stitchflow._networks import Chebyshev
 from stitchflow._pair_terms import distances
 from stitchflow._terms import Cloud
 from stitchflow._units import Units
+from test_kde import parity_kde
 
 T = 0.3
 
@@ -160,7 +160,10 @@ def test_distances_of_a_point_to_itself_have_a_finite_gradient(x64):
 def test_parity_of_the_gradient(x64):
     _, rho = parity_kde()
     energy = Energy.known(
-        Potential(trig) + Entropy(0.3, learn=False) + Interaction(lambda r: -1.5 * jnp.exp(-(r**2))), 3
+        Potential(trig)
+        + Entropy(0.3, learn=False)
+        + Interaction(lambda r: -1.5 * jnp.exp(-(r**2))),
+        3,
     )
     x = jnp.asarray(parity.QUERIES)
     got = at_one(energy.gradient, x, jnp.asarray(1.7), rho, rho.field(x))
@@ -172,7 +175,14 @@ def test_parity_of_the_gradient(x64):
 def test_units_do_not_change_what_a_known_energy_says(cloud):
     """The same functions in a fit with L = 3 and T = 7: values, forces and velocities agree."""
     units = Units((1.0, -2.0, 0.5), length=3.0, start=-1.0, duration=7.0)
-    for name in ("V known", "V(x, t) known", "entropy", "porous medium", "W(r) known", "W(z) known"):
+    for name in (
+        "V known",
+        "V(x, t) known",
+        "entropy",
+        "porous medium",
+        "W(r) known",
+        "W(z) known",
+    ):
         plain, scaled = ready(TERMS[name], cloud), ready(TERMS[name], cloud, units)
         np.testing.assert_allclose(
             plain.velocity(cloud, T, cloud), scaled.velocity(cloud, T, cloud), atol=1e-9

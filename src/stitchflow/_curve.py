@@ -22,8 +22,9 @@ class Curve(eqx.Module):
 
     particles: Float[Array, "k n d"]
     log_weights: Float[Array, " n"]
-    raw_bandwidth: Float[Array, "..."]
+    raw_bandwidth: Float[Array, ...]
     times: tuple[float, ...] = eqx.field(static=True)
+    least_bandwidth: tuple[float, ...] = eqx.field(static=True, default=(0.0,))
     learn_particles: bool = eqx.field(static=True, default=True)
     learn_weights: bool = eqx.field(static=True, default=True)
     learn_bandwidth: bool = eqx.field(static=True, default=True)
@@ -56,9 +57,10 @@ class Curve(eqx.Module):
         return self.particles if self.learn_particles else jax.lax.stop_gradient(self.particles)
 
     @property
-    def bandwidth(self) -> Float[Array, "..."]:
+    def bandwidth(self) -> Float[Array, ...]:
         raw = self.raw_bandwidth
-        return jax.nn.softplus(raw if self.learn_bandwidth else jax.lax.stop_gradient(raw))
+        least = jnp.broadcast_to(jnp.asarray(self.least_bandwidth, raw.dtype), raw.shape)
+        return least + jax.nn.softplus(raw if self.learn_bandwidth else jax.lax.stop_gradient(raw))
 
     @property
     def weight_logits(self) -> Float[Array, " n"]:

@@ -37,7 +37,9 @@ def run_demo(out: Path, console: Console) -> None:
     result.save(out, overwrite=True)
     np.savez(out / "data.npz", x=data.x, t=data.times[data.index])
     pictures = _draw(result, train, test, out)
-    console.print(f"wrote {out}/: header.json, arrays.npz, data.npz" + (", " + pictures if pictures else ""))
+    console.print(
+        f"wrote {out}/: header.json, arrays.npz, data.npz" + (", " + pictures if pictures else "")
+    )
     if not pictures:
         console.print("pictures need matplotlib: install stitchflow[plot]")
 

@@ -6,7 +6,6 @@ from abc import abstractmethod
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from stitchflow._kde import KDE

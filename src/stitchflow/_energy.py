@@ -63,9 +63,7 @@ class Energy(eqx.Module):
 
     # Internal units, traced, for several marginals at once: what residuals and simulators call.
 
-    def gradient(
-        self, x: Array, t: Array, cloud: Cloud, field: Field
-    ) -> Float[Array, "s m d"]:
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
         r"""$\nabla\,\delta F/\delta\rho$ minus any non-gradient velocity (eq:grad_functional_nn)."""
         return sum((term.gradient(x, t, cloud, field) for term in self.terms), jnp.zeros_like(x))
 

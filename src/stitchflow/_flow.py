@@ -132,6 +132,7 @@ def simulate_in_units(
 ) -> Float[Array, "t n d"]:
     """`simulate` between the user's units and an energy's internal ones."""
     x, times, key = as_cloud(x0, "x0", units.dim), as_times(times), as_key(key)
+    check_count(len(x), "number of points in x0")
     steps = np.diff(times)
     if (steps < 0).any() and not ode:
         raise ValueError(f"times must increase, got {times.tolist()}; ode=True runs backwards")

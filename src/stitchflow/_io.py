@@ -46,7 +46,8 @@ def save(fit: Fit, path: Any, *, overwrite: bool = False) -> None:
         "times": fit.times.tolist(),
         "data": {"fingerprint": data, **fit.source},
         "arrays_sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
-        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+        "versions": {name: _version(name) for name in _PACKAGES}
+        | {"python": platform.python_version()},
         **packed.header,
     }
     # The header names the arrays' hash and is written last: a run is complete once it is there.

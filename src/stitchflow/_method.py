@@ -70,9 +70,7 @@ class Method(ABC):
     name: str
 
     @abstractmethod
-    def fit(
-        self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None
-    ) -> Fit:
+    def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         """Fit to validated snapshots of two times or more."""
 
     @abstractmethod

@@ -16,8 +16,8 @@ class MLP(eqx.Module):
     gradients still reach every layer.
     """
 
-    weights: tuple[Float[Array, "..."], ...]
-    biases: tuple[Float[Array, "..."], ...]
+    weights: tuple[Float[Array, ...], ...]
+    biases: tuple[Float[Array, ...], ...]
 
     def __init__(self, inputs: int, hidden: tuple[int, ...], outputs: int, key: Array):
         widths = (inputs, *hidden, outputs)

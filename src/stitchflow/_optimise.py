@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -32,13 +32,11 @@ class Optimiser:
     """
 
     steps: int | None = None
-    learning_rate: float = 5e-3
+    learning_rate: float = 1e-2
     final: float = 0.05
     clip: float = 10.0
     patience: int | None = None
-    transform: Callable[[Any], optax.GradientTransformation] = field(
-        default=optax.adam, repr=False
-    )
+    transform: Callable[[Any], optax.GradientTransformation] = field(default=optax.adam, repr=False)
 
     def __post_init__(self) -> None:
         if self.steps is not None:
@@ -126,70 +124,29 @@ def minimise(
     """
     start = time.perf_counter()
     steps = optimiser.steps or steps
-    rule = optimiser.rule(steps)
     params, static = eqx.partition(model, eqx.is_inexact_array)
     # Weak types would make the second call another program.
     params = jax.tree.map(lambda p: jnp.array(p, dtype=p.dtype, copy=True), params)
-
-    def value(p, step_data, k):
-        return loss(eqx.combine(p, static), step_data, k)
-
-    def step(i, carry, step_data):
-        p, state, rate, _, sums, skipped = carry
-        (total, parts), grads = jax.value_and_grad(value, has_aux=True)(
-            p, step_data, jax.random.fold_in(key, i)
-        )
-        norm = optax.global_norm(grads)
-        good = jnp.isfinite(total) & jnp.isfinite(norm)
-        updates, new_state = rule.update(grads, state, p)
-        moved = jax.tree.map(lambda a, u: a + rate * u, p, updates)
-        keep = lambda new, old: jnp.where(good, new, old)  # noqa: E731
-        seen = {"loss": total, **parts, "gradient": norm}
-        return (
-            jax.tree.map(keep, moved, p),
-            jax.tree.map(keep, new_state, state),
-            jnp.where(good, rate, 0.5 * rate),
-            i + 1,
-            jax.tree.map(lambda s, x: s + jnp.where(good, x, 0.0), sums, seen),
-            skipped + jnp.where(good, 0, 1),
-        )
-
-    @jax.jit
-    def look(carry, best, best_loss, until, step_data):
-        p, state, rate, i, sums, _ = carry
-        sums = jax.tree.map(jnp.zeros_like, sums)
-        first = i
-        carry = jax.lax.while_loop(
-            lambda c: c[3] < until,
-            lambda c: step(c[3], c, step_data),
-            (p, state, rate, i, sums, jnp.zeros((), jnp.int32)),
-        )
-        done = until - first - carry[5]
-        means = jax.tree.map(lambda s: s / done, carry[4])  # 0 / 0 when every step was skipped
-        better = means["loss"] < best_loss
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), carry[0], best)
-        return carry, best, jnp.where(better, means["loss"], best_loss), means
-
-    names = jax.eval_shape(lambda p, d, k: value(p, d, k)[1], params, data, key)
+    _, parts = eqx.filter_eval_shape(loss, model, data, key)
     zero = jnp.zeros((), float)
-    sums = {"loss": zero, **{name: jnp.zeros((), part.dtype) for name, part in names.items()}}
-    sums["gradient"] = zero
-    carry = (
-        params,
-        rule.init(params),
-        jnp.ones((), float),
-        jnp.zeros((), jnp.int32),
-        sums,
-        jnp.zeros((), jnp.int32),
+    sums = {"loss": zero, **{name: jnp.zeros((), p.dtype) for name, p in parts.items()}}
+    carry = _Carry(
+        params=params,
+        state=optimiser.rule(steps).init(params),
+        rate=jnp.ones((), float),
+        step=jnp.zeros((), jnp.int32),
+        sums={**sums, "gradient": zero},
+        skipped=jnp.zeros((), jnp.int32),
     )
-    best, best_loss = params, jnp.full((), jnp.inf)
+    best, best_loss = params, jnp.asarray(np.inf, float)
+    program = (loss, static, optimiser, steps)
     every = max(1, -(-steps // LOOKS))
     rows: list[dict[str, float]] = []
     waits = skipped = done = 0
     stored = checkpoint.read((carry, best, best_loss)) if checkpoint else None
     if stored is not None:
         (carry, best, best_loss), rows, waits, skipped = stored
-        done = int(carry[3])
+        done = int(carry.step)
     interrupted = plateau = False
     with tqdm(
         total=steps, initial=done, desc=label, disable=not progress, unit="step", leave=False
@@ -198,14 +155,15 @@ def minimise(
             until = min(done + every, steps)
             before = float(best_loss)
             try:
-                carry, best, best_loss, means = look(
-                    carry, best, best_loss, jnp.asarray(until, jnp.int32), data
+                end = jnp.asarray(until, jnp.int32)
+                carry, best, best_loss, means = _look(
+                    program, carry, best, best_loss, end, data, key
                 )
                 row = {name: float(part) for name, part in means.items()}
             except KeyboardInterrupt:
                 interrupted = True
                 break
-            skipped += int(carry[5])
+            skipped += int(carry.skipped)
             rows.append({"step": until, **row})
             bar.update(until - done)
             bar.set_postfix({n: f"{v:.4g}" for n, v in row.items()}, refresh=False)
@@ -221,6 +179,53 @@ def minimise(
     status = _status(float(best_loss), done, steps, skipped, plateau, interrupted)
     model = eqx.combine(best, static)
     return Optimum(model, history, status, done, time.perf_counter() - start)
+
+
+class _Carry(NamedTuple):
+    """The state of the loop between two steps."""
+
+    params: Any
+    state: Any
+    rate: Array
+    step: Array
+    sums: dict[str, Array]
+    skipped: Array
+
+
+@eqx.filter_jit
+def _look(
+    program: tuple, carry: _Carry, best: Any, best_loss: Array, until: Array, data: Any, key: Array
+) -> tuple[_Carry, Any, Array, dict[str, Array]]:
+    """Steps up to `until` without a word to the host; fits of one program share its compilation."""
+    loss, static, optimiser, steps = program
+    rule = optimiser.rule(steps)
+
+    def one(c: _Carry) -> _Carry:
+        value = lambda p: loss(eqx.combine(p, static), data, jax.random.fold_in(key, c.step))
+        (total, parts), grads = jax.value_and_grad(value, has_aux=True)(c.params)
+        norm = jnp.sqrt(sum((g**2).sum() for g in jax.tree.leaves(grads)))
+        good = jnp.isfinite(total) & jnp.isfinite(norm)
+        updates, state = rule.update(grads, c.state, c.params)
+        moved = jax.tree.map(lambda p, u: p + c.rate * u, c.params, updates)
+        keep = lambda new, old: jax.tree.map(lambda a, b: jnp.where(good, a, b), new, old)
+        seen = {"loss": total, **parts, "gradient": norm}
+        return _Carry(
+            params=keep(moved, c.params),
+            state=keep(state, c.state),
+            rate=jnp.where(good, c.rate, 0.5 * c.rate),
+            step=c.step + 1,
+            sums=jax.tree.map(lambda s, x: s + jnp.where(good, x, 0.0), c.sums, seen),
+            skipped=c.skipped + jnp.where(good, 0, 1),
+        )
+
+    fresh = jax.tree.map(jnp.zeros_like, carry.sums)
+    first = carry._replace(sums=fresh, skipped=jnp.zeros_like(carry.skipped))
+    last = jax.lax.while_loop(lambda c: c.step < until, one, first)
+    done = until - carry.step - last.skipped
+    means = jax.tree.map(lambda s: s / done, last.sums)  # 0 / 0 when every step was skipped
+    better = means["loss"] < best_loss
+    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), last.params, best)
+    return last, best, jnp.where(better, means["loss"], best_loss), means
 
 
 def _status(

@@ -35,7 +35,7 @@ def settings_of(part: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
     entry: dict[str, Any] = {"class": type(part).__name__}
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
-        if field.name in leave_out or callable(value) and type(value).__name__ not in CLASSES:
+        if field.name in leave_out or (callable(value) and type(value).__name__ not in CLASSES):
             continue
         entry[field.name] = settings_of(value) if type(value).__name__ in CLASSES else value
     return entry

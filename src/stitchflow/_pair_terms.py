@@ -115,7 +115,7 @@ class Interaction(Term):
 
             return _pairs(pull, x, cloud)
         at = jax.vmap(jax.vmap(jax.grad(self._of_displacement)))
-        one = lambda y, c: jnp.einsum("mnd,n->md", at(y[:, None] - c[None]), w)  # noqa: E731
+        one = lambda y, c: jnp.einsum("mnd,n->md", at(y[:, None] - c[None]), w)
         return _pairs(one, x, cloud)
 
     def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:

@@ -93,7 +93,13 @@ PART_SETTINGS = {
     "optimiser": ("steps", "learning_rate", "final", "clip", "patience"),
 }
 OWN_SETTINGS = ("particles", "nodes", "batch", "learn_weights", "learn_bandwidth")
-SETTINGS = (*OWN_SETTINGS, *PART_SETTINGS["residual"], *PART_SETTINGS["optimiser"], "beta", "hidden")
+SETTINGS = (
+    *OWN_SETTINGS,
+    *PART_SETTINGS["residual"],
+    *PART_SETTINGS["optimiser"],
+    "beta",
+    "hidden",
+)
 
 
 def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
@@ -130,7 +136,11 @@ def fit_file(
     split = Split.of(file, hold_out, fraction, seed)
     train = file.at_rows(split.train)
     started = {
-        "data": {"path": str(file.path.resolve()), "sha256": file.sha256, "columns": asdict(columns)},
+        "data": {
+            "path": str(file.path.resolve()),
+            "sha256": file.sha256,
+            "columns": asdict(columns),
+        },
         "hold_out": list(hold_out),
         "test_fraction": fraction,
         "seed": seed,
@@ -171,8 +181,9 @@ def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots]:
     result = load(run)
     if not result.source:
         raise ValueError(f"{run} was not made by `stitchflow fit`: it has no record of its data")
-    columns = Columns(**{k: tuple(v) if isinstance(v, list) else v
-                         for k, v in result.source["columns"].items()})
+    columns = Columns(
+        **{k: tuple(v) if isinstance(v, list) else v for k, v in result.source["columns"].items()}
+    )
     stored = Path(result.source["path"])
     split = _read_split(run / SPLIT)
     file = read_table(data or stored, columns) if data or stored.is_file() else None
@@ -211,7 +222,9 @@ def baselines(data: Snapshots | None, test: Snapshots, most: int = 1000) -> dict
     return {name: evaluate(result, test, metrics=("w1",)) for name, result in fits.items()}
 
 
-def json_rows(scores: Scores, result: Fit, task: str | None, seconds: float) -> list[dict[str, Any]]:
+def json_rows(
+    scores: Scores, result: Fit, task: str | None, seconds: float
+) -> list[dict[str, Any]]:
     """Scores as the lines of a results file."""
     from stitchflow import __version__
 

@@ -131,7 +131,7 @@ def _steepness(energy: Energy, x: Array, log_weights: Array, t: Scalar, most: in
     rho = _cloud(x, log_weights)
     some = x[:most]
     direction = jax.random.normal(jax.random.key(0), some.shape, some.dtype)
-    drift = lambda y: at_one(energy.drift, y, t, rho, rho.field(y))  # noqa: E731
+    drift = lambda y: at_one(energy.drift, y, t, rho, rho.field(y))
 
     def sharpen(_, v):
         image = jax.jvp(drift, (some,), (v,))[1]

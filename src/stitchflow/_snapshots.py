@@ -47,7 +47,9 @@ class Snapshots:
         """
         times = as_times(times)
         if len(clouds) != len(times):
-            raise ValueError(f"times must have one entry per cloud ({len(clouds)}), got {len(times)}")
+            raise ValueError(
+                f"times must have one entry per cloud ({len(clouds)}), got {len(times)}"
+            )
         clouds = [as_cloud(cloud, f"cloud {i}") for i, cloud in enumerate(clouds)]
         for i, cloud in enumerate(clouds):
             if cloud.shape[1] != clouds[0].shape[1]:
@@ -85,10 +87,12 @@ class Snapshots:
         columns = {"t": t, "weights": weights, "ids": ids, "groups": groups}
         for name, column in columns.items():
             if column is not None and np.shape(column) != (n,):
-                raise ValueError(f"{name} must have one entry per row ({n},), got {np.shape(column)}")
+                raise ValueError(
+                    f"{name} must have one entry per row ({n},), got {np.shape(column)}"
+                )
         order = np.argsort(t, kind="stable")
         times, index = np.unique(t[order], return_inverse=True)
-        take = lambda column: None if column is None else np.asarray(column)[order]  # noqa: E731
+        take = lambda column: None if column is None else np.asarray(column)[order]
         return Snapshots(
             x=x[order],
             index=index,
@@ -149,7 +153,7 @@ class Snapshots:
         """Chosen rows of this table; times left without individuals disappear."""
         rows = np.sort(np.asarray(rows))
         kept, index = np.unique(self.index[rows], return_inverse=True)
-        pick = lambda column: None if column is None else column[rows]  # noqa: E731
+        pick = lambda column: None if column is None else column[rows]
         return replace(
             self,
             x=self.x[rows],
@@ -196,15 +200,15 @@ class Snapshots:
                 rows = np.arange(len(self.x))[self.slice(k)]
                 chosen[rng.permutation(rows)[: max(1, round(fraction * len(rows)))]] = True
         if chosen.all():
-            raise ValueError(
-                f"fraction={fraction:g} leaves nobody for the second part of {self!r}"
-            )
+            raise ValueError(f"fraction={fraction:g} leaves nobody for the second part of {self!r}")
         return self.take(np.flatnonzero(chosen)), self.take(np.flatnonzero(~chosen))
 
     def subsample(self, n: int, key: KeyLike = 0) -> Snapshots:
         """At most n individuals of each time, drawn at random."""
         rng = as_rng(key)
-        rows = [rng.permutation(np.arange(len(self.x))[self.slice(k)])[:n] for k in range(len(self))]
+        rows = [
+            rng.permutation(np.arange(len(self.x))[self.slice(k)])[:n] for k in range(len(self))
+        ]
         return self.take(np.concatenate(rows))
 
     @property
@@ -232,9 +236,7 @@ class Snapshots:
         centre = x.mean(axis=0)
         length = float(np.sqrt(((x - centre) ** 2).mean()))
         duration = float(self.times[-1] - self.times[0])
-        return Units(
-            tuple(centre.tolist()), length or 1.0, float(self.times[0]), duration or 1.0
-        )
+        return Units(tuple(centre.tolist()), length or 1.0, float(self.times[0]), duration or 1.0)
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

@@ -22,21 +22,28 @@ from stitchflow import _coupling
 from stitchflow._curve import Curve, inverse_softplus, node_times, through_snapshots
 from stitchflow._divergence import KL, Divergence
 from stitchflow._energy import Energy
-from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._terms import Entropy, Potential, Term, changed
-from stitchflow._flow import StitchedFlow
-from stitchflow._kde import PAIR_BUDGET, silverman
-from stitchflow._flow import Flow
+from stitchflow._flow import Flow, StitchedFlow
+from stitchflow._kde import PAIR_BUDGET, leave_one_out_bandwidth, silverman
 from stitchflow._method import Fit, Method, Packed, check_data
 from stitchflow._optimise import Checkpoint, Optimiser, minimise
+from stitchflow._packing import named_arrays, settings_from, settings_of, with_arrays
+from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._residual import VelocityResidual
 from stitchflow._snapshots import Snapshots
-from stitchflow._packing import named_arrays, settings_from, settings_of, with_arrays
+from stitchflow._terms import Entropy, Potential, Term, changed
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
 from stitchflow._units import Units
 
-
 HIDDEN = (128, 128)
+STEPS = 3000
+
+# The narrowest kernel, as a share of the one that predicts left-out individuals best: narrower
+# ones describe the sample, make its score pure noise, and with it drive beta to zero.
+NARROWEST = 0.5
+
+# The residual weighs as much as this many individuals a snapshot: the data term is a mean, and
+# its say grows with the number of individuals behind it.
+WORTH = 700
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class Stitching(Method):
     residual: VelocityResidual = field(default_factory=VelocityResidual)
     divergence: Divergence = field(default_factory=KL)
     optimiser: Optimiser = field(default_factory=Optimiser)
-    batch: int = 4096
+    batch: int = 2048
     learn_particles: bool = True
     learn_weights: bool = True
     learn_bandwidth: bool = True
@@ -82,12 +89,19 @@ class Stitching(Method):
 
     def resolved(self, data: Snapshots) -> Stitching:
         """These settings with every None replaced by what suits the data."""
-        largest = int(data.counts.max())
-        particles = self.particles or max(20, min(200, largest))
+        n = float(np.mean(data.counts))
+        particles = self.particles or round(min(200, max(n / 5, min(n, 50))))
         nodes = self.nodes or max(25, min(50, 5 * len(data)))
-        steps = self.optimiser.steps or 3000
-        optimiser = replace(self.optimiser, steps=steps)
-        return replace(self, particles=particles, nodes=nodes, optimiser=optimiser)
+        weight = self.residual.weight
+        if weight is None:
+            weight = float(np.clip(WORTH / n, 0.1, 10.0))
+        return replace(
+            self,
+            particles=particles,
+            nodes=nodes,
+            residual=replace(self.residual, weight=weight),
+            optimiser=replace(self.optimiser, steps=self.optimiser.steps or STEPS),
+        )
 
     def memory(self, data: Snapshots) -> int:
         """About how many bytes a fit needs beside the program itself."""
@@ -155,13 +169,16 @@ class Stitching(Method):
         width = np.mean([np.asarray(silverman(cloud)) for cloud in chain], axis=0)
         if n > data.counts.min():  # particles drawn twice would never part
             chain = chain + 0.1 * width * rng.standard_normal(chain.shape)
+        clouds = [np.asarray(units.space_in(cloud)) for cloud in data.clouds]
+        least = NARROWEST * leave_one_out_bandwidth(clouds, rng)
         observed = units.time_in(data.times)
         nodes = node_times(observed, self.nodes)
         return Curve(
             particles=jnp.asarray(through_snapshots(chain, observed, nodes), float),
             log_weights=jnp.zeros(n),
-            raw_bandwidth=inverse_softplus(width),
+            raw_bandwidth=inverse_softplus(np.maximum(width - least, 0.1 * width)),
             times=tuple(nodes.tolist()),
+            least_bandwidth=tuple(least.tolist()),
             learn_particles=self.learn_particles,
             learn_weights=self.learn_weights,
             learn_bandwidth=self.learn_bandwidth,
@@ -200,7 +217,10 @@ class Stitching(Method):
         method = replace(settings_from(cls, header["settings"]), energy=energy)
         arrays = packed.arrays
         curve = Curve(
-            *(jnp.asarray(arrays[f"[0].{n}"]) for n in ("particles", "log_weights", "raw_bandwidth")),
+            *(
+                jnp.asarray(arrays[f"[0].{n}"])
+                for n in ("particles", "log_weights", "raw_bandwidth")
+            ),
             times=tuple(header["nodes"]),
         )
         curve, ready = with_arrays((curve, ready), arrays)
@@ -220,7 +240,9 @@ class Stitching(Method):
         keys = jax.random.split(noise, times.shape[0])
         fit = share * jax.vmap(divergence)(times, points, weights, keys).sum()
         residual = self.residual(curve, energy, quadrature)
-        return fit + self.residual.weight * residual, {"divergence": fit, "residual": residual}
+        weight = self.residual.weight
+        assert weight is not None, "settings are not resolved"
+        return fit + weight * residual, {"divergence": fit, "residual": residual}
 
 
 class Observations(eqx.Module):

@@ -49,8 +49,10 @@ def read_table(path: Any, columns: Columns | None = None) -> DataFile:
     readers = {".npz": _npz, ".csv": _frame, ".parquet": _frame, ".h5ad": _h5ad}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise ValueError(f"{path}: cannot read {path.suffix or 'a file without ending'!r}; "
-                         f"expected one of {', '.join(readers)}")
+        raise ValueError(
+            f"{path}: cannot read {path.suffix or 'a file without ending'!r}; "
+            f"expected one of {', '.join(readers)}"
+        )
     found = reader(path, columns)
     split = {name: found.pop(name, None) for name in ("train_idx", "test_idx")}
     try:
@@ -70,8 +72,13 @@ def _npz(path: Path, columns: Columns) -> dict[str, Any]:
         "groups": columns.group or "group",
     }
     asked = {"x", "t"} | {
-        part for part, name in (("weights", columns.weight), ("ids", columns.id),
-                                ("groups", columns.group)) if name
+        part
+        for part, name in (
+            ("weights", columns.weight),
+            ("ids", columns.id),
+            ("groups", columns.group),
+        )
+        if name
     }
     if columns.features:
         raise ValueError(f"{path}: --columns chooses columns of a table; an .npz has its array x")
@@ -114,8 +121,9 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
     named = [time, columns.weight, columns.id, columns.group, *(columns.features or ())]
     for name in named:
         if name is not None and name not in frame.columns:
-            raise ValueError(f"{path}: no column {name!r}; columns are "
-                             f"{', '.join(map(str, frame.columns[:20]))}")
+            raise ValueError(
+                f"{path}: no column {name!r}; columns are {', '.join(map(str, frame.columns[:20]))}"
+            )
     features = list(columns.features or ())
     if not features:
         taken = {time, columns.weight, columns.id, columns.group}
@@ -124,8 +132,13 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
     if not features:
         raise ValueError(f"{path}: no numeric columns beside {time!r}")
     pick = lambda name: None if name is None else frame[name].to_numpy()
-    return {"x": frame[features].to_numpy(), "t": frame[time].to_numpy(),
-            "weights": pick(columns.weight), "ids": pick(columns.id), "groups": pick(columns.group)}
+    return {
+        "x": frame[features].to_numpy(),
+        "t": frame[time].to_numpy(),
+        "weights": pick(columns.weight),
+        "ids": pick(columns.id),
+        "groups": pick(columns.group),
+    }
 
 
 def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
@@ -158,11 +171,18 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
     try:
         t = times.astype(float).to_numpy()
     except (TypeError, ValueError):
-        raise ValueError(f"{path}: obs[{columns.time!r}] must hold numbers, got {times.dtype}, "
-                         f"for example {times.iloc[0]!r}") from None
+        raise ValueError(
+            f"{path}: obs[{columns.time!r}] must hold numbers, got {times.dtype}, "
+            f"for example {times.iloc[0]!r}"
+        ) from None
     pick = lambda name: None if name is None else adata.obs[name].to_numpy()
-    return {"x": x, "t": t, "weights": pick(columns.weight), "ids": pick(columns.id),
-            "groups": pick(columns.group)}
+    return {
+        "x": x,
+        "t": t,
+        "weights": pick(columns.weight),
+        "ids": pick(columns.id),
+        "groups": pick(columns.group),
+    }
 
 
 def _rows(part: Any, name: str, n: int) -> np.ndarray | None:

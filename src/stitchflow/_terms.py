@@ -53,9 +53,7 @@ class Term(eqx.Module):
         """Parameters for data like `cloud` (internal units)."""
 
     @abstractmethod
-    def gradient(
-        self, x: Array, t: Array, cloud: Cloud, field: Field
-    ) -> Float[Array, "s m d"]:
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
         r"""$\nabla\,\delta F/\delta\rho$ at x (s, m, d), or minus the velocity of a non-gradient term.
 
         `field` holds log density and score of the marginals at x, so that terms share one pass.
@@ -142,7 +140,7 @@ class Potential(Term):
                 x = jnp.concatenate([x, (2.0 * t - 1.0)[:, None].astype(x.dtype)], axis=1)
             return self.coefficient() * function(x)[:, 0]
         one = function if self.time_varying else lambda p, _: function(p)
-        value = lambda p, s: jnp.asarray(one(p, s)).reshape(())  # noqa: E731
+        value = lambda p, s: jnp.asarray(one(p, s)).reshape(())
         values = jax.vmap(value)(units.space_out(x), units.time_out(t))
         return self.coefficient() * values / units.energy
 
@@ -185,7 +183,7 @@ class Entropy(Term):
         return {"beta": self.start, "learn": self.learn}
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Entropy:
-        beta = 0.05 if self.start is None else self.start / units.energy
+        beta = 0.5 if self.start is None else self.start / units.energy
         return changed(self, coefficient=Positive.of(beta, self.learn))
 
     @property

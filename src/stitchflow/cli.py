@@ -170,8 +170,9 @@ def simulate(
         start = np.asarray(result.flow.sample([when[0]], 1000, key=seed)[0])
     else:
         known = result.source.get("columns", {})
-        file = read_table(from_, Columns(**{k: tuple(v) if isinstance(v, list) else v
-                                            for k, v in known.items()}))
+        file = read_table(
+            from_, Columns(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
+        )
         start = file.snapshots.cloud(file.snapshots.at(when[0]))
     path = np.asarray(result.flow.simulate(start, when, key=seed))
     n = path.shape[1]

@@ -25,9 +25,7 @@ class Nearest(Method):
 
     name: ClassVar[str] = "nearest"
 
-    def fit(
-        self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None
-    ) -> Fit:
+    def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         start = time.perf_counter()
         flow, done = NearestFlow(data), Status(True, "nothing to train")
         return Fit(self, flow, None, done, {}, 0, time.perf_counter() - start, data=data)

@@ -31,9 +31,7 @@ class OTLinear(Method):
 
     name: ClassVar[str] = "ot-linear"
 
-    def fit(
-        self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None
-    ) -> Fit:
+    def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         start = time.perf_counter()
         gaps = tqdm(range(len(data) - 1), desc=self.name, disable=not progress, leave=False)
         couplings = []

@@ -1,0 +1,106 @@
+"""Curves and their starts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+from stitchflow import Curve, Snapshots, Stitching, _coupling
+from stitchflow._curve import inverse_softplus, node_times, through_snapshots
+
+
+def line() -> Curve:
+    particles = jnp.asarray([[[0.0], [4.0]], [[1.0], [2.0]], [[3.0], [2.0]]])
+    return Curve(particles, jnp.zeros(2), inverse_softplus(np.array(0.5)), (0.0, 1.0, 3.0))
+
+
+def test_positions_and_velocities_between_nodes():
+    curve = line()
+    np.testing.assert_allclose(curve.centres(jnp.asarray(2.0)), [[2.0], [2.0]])
+    np.testing.assert_allclose(curve.velocity(jnp.asarray(0.5)), [[1.0], [-2.0]])
+    np.testing.assert_allclose(curve.velocity(jnp.asarray(1.0)), [[1.0], [0.0]])
+    np.testing.assert_allclose(curve.centres(jnp.asarray(3.0)), [[3.0], [2.0]])
+    assert float(curve.bandwidth) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("part", ["particles", "weights", "bandwidth"])
+def test_each_part_can_be_frozen(part):
+    curve = line()
+    frozen = Curve(
+        curve.particles,
+        curve.log_weights,
+        curve.raw_bandwidth,
+        curve.times,
+        **{f"learn_{part}": False},
+    )
+    grads = jax.grad(lambda c: c.at(jnp.asarray(0.3)).log_density(jnp.ones((1, 1))).sum())(frozen)
+    names = {"particles": "particles", "weights": "log_weights", "bandwidth": "raw_bandwidth"}
+    for name, field in names.items():
+        assert (jnp.abs(getattr(grads, field)).max() == 0) == (name == part)
+
+
+def test_nodes_fall_on_observations_where_they_fit():
+    observed = np.array([0.0, 0.1, 1.0])
+    nodes = node_times(observed, 11)
+    assert set(observed) <= set(nodes)
+    assert (np.diff(nodes) > 0).all()
+    assert len(node_times(np.linspace(0, 1, 200), 50)) == 50
+
+
+def test_starts_go_through_the_snapshots():
+    rng = np.random.default_rng(0)
+    chain = rng.normal(size=(3, 5, 2))
+    observed = np.array([0.0, 0.2, 1.0])
+    nodes = node_times(observed, 21)
+    path = through_snapshots(chain, observed, nodes)
+    for k, t in enumerate(observed):
+        np.testing.assert_allclose(path[np.flatnonzero(nodes == t)[0]], chain[k], atol=1e-12)
+
+
+def test_assignment_is_optimal_and_blocks_stay_permutations(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 2)), rng.normal(size=(60, 2)) + 1.0
+    cost = cdist(x, y, "sqeuclidean")
+    best = cost[linear_sum_assignment(cost)].sum()
+    got = _coupling.assignment(x, y, rng)
+    assert cost[np.arange(60), got].sum() == pytest.approx(best)
+    monkeypatch.setattr(_coupling, "EXACT_UP_TO", 16)
+    blocks = _coupling.assignment(x, y, rng)
+    assert sorted(blocks) == list(range(60))
+    assert cost[np.arange(60), blocks].sum() < cost[np.arange(60), rng.permutation(60)].sum()
+
+
+def test_draws_follow_weights_evenly():
+    rng = np.random.default_rng(0)
+    assert np.bincount(_coupling.draw(np.ones(10), 30, rng)).tolist() == [3] * 10
+    assert len(np.unique(_coupling.draw(np.ones(50), 20, rng))) == 20
+    counts = np.bincount(_coupling.draw(np.array([3.0, 1.0, 0.0]), 400, rng), minlength=3)
+    assert counts.tolist() == [300, 100, 0]
+
+
+@pytest.mark.parametrize("n", [5, 40])
+def test_any_number_of_particles_starts(n):
+    rng = np.random.default_rng(0)
+    data = Snapshots.from_arrays([rng.normal(size=(m, 2)) for m in (10, 25, 7)], [0, 1, 5])
+    curve = Stitching(particles=n, nodes=12).start(data, 0)
+    assert curve.particles.shape[1:] == (n, 2)
+    assert len(np.unique(np.asarray(curve.particles[0]), axis=0)) == n
+
+
+def test_paired_data_starts_on_its_own_paths():
+    paths = np.random.default_rng(0).normal(size=(3, 8, 2))
+    data = Snapshots.from_arrays(list(paths), [0, 1, 2], paired=True)
+    curve = Stitching(particles=8, nodes=9).start(data, 0)
+    ends = np.asarray(data.units.space_out(curve.particles))[[0, -1]]
+    for path in paths.transpose(1, 0, 2):
+        k = np.abs(ends[0] - path[0]).sum(1).argmin()
+        np.testing.assert_allclose(ends[1, k], path[2], atol=1e-5)
+
+
+def test_bad_curves_are_named():
+    with pytest.raises(ValueError, match="node times must increase"):
+        Curve(jnp.zeros((2, 1, 1)), jnp.zeros(1), jnp.zeros(()), (1.0, 0.0))
+    with pytest.raises(ValueError, match="two or more, got 1"):
+        Curve(jnp.zeros((1, 1, 1)), jnp.zeros(1), jnp.zeros(()), (1.0,))

@@ -1,0 +1,89 @@
+"""What a flow answers, in the user's units."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stitchflow as sf
+from stitchflow._curve import inverse_softplus
+from stitchflow._flow import StitchedFlow
+from stitchflow._units import Units
+
+UNITS = Units((10.0,), length=2.0, start=5.0, duration=4.0)
+
+
+def moving_gaussian() -> StitchedFlow:
+    """N(10 + 2 s, 1) at time 5 + 4 s, driven by a constant force."""
+    curve = sf.Curve(
+        jnp.asarray([[[0.0]], [[1.0]]]), jnp.zeros(1), inverse_softplus(np.array(0.5)), (0.0, 1.0)
+    )
+    energy = sf.Energy((sf.Potential(lambda x: -0.5 * x[0]),))
+    energy = energy.init(np.eye(2, 1), UNITS, jax.random.key(0))
+    return StitchedFlow(curve, energy, UNITS)
+
+
+def test_densities_scores_and_velocities_are_in_the_users_units():
+    flow, x = moving_gaussian(), np.array([[10.0], [12.5]])
+    mean = 11.0
+    expected = -0.5 * (x[:, 0] - mean) ** 2 - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(flow.log_density(x, 7.0), expected, atol=1e-5)
+    np.testing.assert_allclose(flow.score(x, 7.0), mean - x, atol=1e-5)
+    np.testing.assert_allclose(flow.velocity(x, 7.0), 0.5, atol=1e-6)
+    drawn = np.asarray(flow.sample([5.0, 9.0], 20_000, key=0))
+    np.testing.assert_allclose(drawn.mean((1, 2)), [10.0, 12.0], atol=0.03)
+    np.testing.assert_allclose(drawn.std((1, 2)), 1.0, atol=0.02)
+
+
+def test_simulation_and_energy_agree_with_the_units():
+    flow = moving_gaussian()
+    path = np.asarray(flow.simulate([[10.0], [11.0]], [5.0, 7.0, 9.0]))
+    assert path.shape == (3, 2, 1)
+    np.testing.assert_allclose(path[:, 0, 0], [10.0, 11.0, 12.0], atol=1e-4)
+    np.testing.assert_allclose(flow.energy.force([[3.0]]), 0.5, atol=1e-6)
+    np.testing.assert_allclose(flow.energy.potential([[3.0]]), -1.5, atol=1e-5)
+    back = np.asarray(flow.simulate([[12.0]], [9.0, 5.0], ode=True))
+    np.testing.assert_allclose(back[-1], 10.0, atol=1e-4)
+
+
+def test_times_outside_are_simulated_and_said():
+    flow = moving_gaussian()
+    with pytest.warns(sf.ExtrapolationWarning, match="time 13 lies outside"):
+        later = np.asarray(flow.sample([13.0], 5_000, key=0))
+    assert later.mean() == pytest.approx(14.0, abs=0.06)
+    with pytest.warns(sf.ExtrapolationWarning):
+        earlier = np.asarray(flow.sample([1.0], 5_000, key=0))
+    assert earlier.mean() == pytest.approx(8.0, abs=0.06)
+    with pytest.warns(sf.ExtrapolationWarning):
+        np.testing.assert_allclose(flow.velocity([[14.0]], 13.0), 0.5, atol=1e-5)
+    with pytest.warns(sf.ExtrapolationWarning):
+        assert float(flow.log_density([[14.0]], 13.0)[0]) == pytest.approx(-0.92, abs=0.1)
+
+
+def test_what_cannot_be_answered_is_refused_by_name():
+    data = sf.Snapshots.from_arrays([np.zeros((3, 1)), np.ones((3, 1))], [0, 1])
+    flow = sf.fit(data, sf.Nearest(), progress=False).flow
+    with pytest.raises(sf.NotAvailable, match="nearest cannot answer log_density"):
+        flow.log_density([[0.0]], 0.0)
+    with pytest.raises(sf.NotAvailable, match="nearest cannot answer score"):
+        flow.score([[0.0]], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda f: f.sample([5.0], 0), "n must be at least 1"),
+        (lambda f: f.sample(["a"], 5), "times must be numbers"),
+        (lambda f: f.sample([5.0], 5, key=1.5), "key must be an int seed"),
+        (lambda f: f.log_density([[0.0, 1.0]], 5.0), "x must have 1 dimensions, got 2"),
+        (lambda f: f.velocity([[np.nan]], 5.0), "x must be finite"),
+        (lambda f: f.score([[0.0]], "now"), "t must be a number"),
+        (lambda f: f.simulate([[0.0]], [9.0, 5.0]), "ode=True runs backwards"),
+        (lambda f: f.simulate([[0.0]], [5.0, 5.0]), "times must be in order and differ"),
+        (lambda f: f.simulate([], [5.0, 6.0]), "points in x0 must be at least 1"),
+    ],
+)
+def test_bad_questions_are_named(ask, words):
+    with pytest.raises((TypeError, ValueError)) as error:
+        ask(moving_gaussian())
+    assert words in str(error.value)

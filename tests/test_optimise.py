@@ -1,0 +1,121 @@
+"""The loop: one compilation, finite results, resuming, readable ends."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from stitchflow import Checkpoint, Optimiser
+from stitchflow._optimise import minimise
+
+
+def bowl(model, data, key):
+    value = ((model["x"] - data) ** 2).sum()
+    return value + 0.0 * jax.random.normal(key), {"part": value}
+
+
+START = {"x": jnp.asarray([3.0, -2.0])}
+TARGET = jnp.asarray([1.0, 1.0])
+
+
+def run(loss=bowl, optimiser=None, steps=400, **kwargs):
+    optimiser = optimiser or Optimiser(learning_rate=0.05)
+    return minimise(
+        loss, START, TARGET, jax.random.key(0), optimiser, steps, progress=False, **kwargs
+    )
+
+
+def test_it_finds_the_minimum_and_keeps_a_history():
+    found = run()
+    np.testing.assert_allclose(found.model["x"], TARGET, atol=1e-2)
+    assert found.status.ok
+    assert str(found.status) == "finished 400 steps"
+    assert set(found.history) == {"step", "loss", "part", "gradient"}
+    assert found.history["step"][-1] == 400
+    assert found.history["loss"][-1] < 1e-3 * found.history["loss"][0]
+
+
+def test_the_loss_is_traced_once_for_the_loop():
+    traces = []
+
+    def counted(model, data, key):
+        traces.append(1)
+        return bowl(model, data, key)
+
+    run(counted, steps=317)  # looks of unequal length
+    # Once for the names of its parts (shapes only), once for the compiled loop.
+    assert len(traces) == 2
+
+
+def test_the_same_key_gives_the_same_numbers():
+    noisy = lambda m, d, k: (bowl(m, d, k)[0] + jax.random.normal(k) * m["x"].sum(), {})
+    a, b = run(noisy), run(noisy)
+    np.testing.assert_array_equal(a.model["x"], b.model["x"])
+
+
+def test_non_finite_steps_are_skipped_and_counted():
+    def sometimes(model, data, key):
+        value, parts = bowl(model, data, key)
+        return jnp.where(jax.random.uniform(key) < 0.05, jnp.nan, value), parts
+
+    found = run(sometimes, steps=300)
+    assert np.isfinite(found.model["x"]).all()
+    assert "non-finite steps skipped" in str(found.status)
+
+
+def test_a_hopeless_loss_ends_early_with_the_start():
+    found = run(lambda m, d, k: (jnp.nan * m["x"].sum(), {}))
+    assert not found.status.ok
+    assert "diverged" in str(found.status)
+    np.testing.assert_array_equal(found.model["x"], START["x"])
+    assert found.steps <= 40
+
+
+def test_patience_stops_on_a_plateau():
+    found = run(optimiser=Optimiser(learning_rate=0.2, final=1.0, patience=5), steps=20_000)
+    assert "converged" in str(found.status)
+    assert found.steps < 20_000
+
+
+def test_a_checkpoint_resumes_to_the_same_numbers(tmp_path, monkeypatch):
+    noisy = lambda m, d, k: (bowl(m, d, k)[0] + jax.random.normal(k) * m["x"].sum(), {})
+    whole = run(noisy)
+    checkpoint = Checkpoint(tmp_path / "state.npz", seconds=0.0)
+    writes, original = [], Checkpoint.write
+
+    def write_then_die(self, *args):
+        original(self, *args)
+        writes.append(1)
+        if len(writes) == 30:
+            raise RuntimeError("power cut")
+
+    monkeypatch.setattr(Checkpoint, "write", write_then_die)
+    with pytest.raises(RuntimeError, match="power cut"):
+        run(noisy, checkpoint=checkpoint)
+    monkeypatch.setattr(Checkpoint, "write", original)
+    resumed = run(noisy, checkpoint=checkpoint)
+    np.testing.assert_array_equal(resumed.model["x"], whole.model["x"])
+    np.testing.assert_array_equal(resumed.history["loss"], whole.history["loss"])
+
+
+def test_any_optax_rule_serves():
+    found = run(optimiser=Optimiser(learning_rate=0.05, transform=optax.sgd))
+    np.testing.assert_allclose(found.model["x"], TARGET, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"steps": 2.5}, "steps must be an integer, got 2.5"),
+        ({"learning_rate": -1.0}, "learning_rate must be in"),
+        ({"final": 2.0}, "final must be in"),
+        ({"clip": 0.0}, "clip must be in"),
+        ({"patience": 0}, "patience must be at least 1"),
+        ({"transform": "adam"}, "transform must be an optax rule, got 'adam'"),
+    ],
+)
+def test_bad_settings_are_named(settings, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        Optimiser(**settings)

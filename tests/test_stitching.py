@@ -1,0 +1,166 @@
+"""The method as a whole, on problems whose energy is known."""
+
+import jax
+import numpy as np
+import pytest
+
+import stitchflow as sf
+from stitchflow.datasets import double_well
+from stitchflow.metrics import pattern_r2
+
+QUICK = sf.Optimiser(steps=60)
+
+
+def quick_data(dim: int = 2, n: int = 80) -> sf.Snapshots:
+    return double_well(dim=dim, n=n, key=0)[0]
+
+
+def quick_fit(key: int = 0, **settings) -> sf.Fit:
+    settings = {"particles": 30, "nodes": 12, "optimiser": QUICK, **settings}
+    return sf.fit(quick_data(), sf.Stitching(**settings), key=key, progress=False)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> sf.Fit:
+    return quick_fit()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [1, 2])
+def test_double_wells_are_recovered_with_defaults(dim):
+    data, truth = double_well(dim=dim, n=500, key=0)
+    fit = sf.fit(data, progress=False)
+    assert fit.status.ok
+    learned, true = fit.energy.potential(data.x), truth.potential(data.x)
+    assert pattern_r2(np.asarray(learned), np.asarray(true)) >= 0.95
+
+
+def test_the_same_seed_gives_the_same_fit_and_another_one_another(fitted):
+    again, other = quick_fit(), quick_fit(key=1)
+    for name in fitted.history:
+        np.testing.assert_array_equal(fitted.history[name], again.history[name])
+    x = fitted.flow.sample([0.5], 20, key=3)
+    np.testing.assert_array_equal(x, again.flow.sample([0.5], 20, key=3))
+    assert not np.array_equal(x, other.flow.sample([0.5], 20, key=3))
+
+
+def test_a_fit_compiles_its_loop_once_and_the_next_like_it_not_at_all():
+    """Compilations are counted where they take longer than the one-line programs around the loop."""
+    seconds = []
+    listen = lambda event, s, **_: seconds.append(s) if "backend_compile" in event else None
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        quick_fit(nodes=13)
+        assert sum(s > 0.5 for s in seconds) == 1
+        seconds.clear()
+        quick_fit(nodes=13, key=5)
+        assert not any(s > 0.5 for s in seconds)
+    finally:
+        jax.monitoring.clear_event_listeners()
+
+
+def test_a_fit_says_what_it_is(fitted):
+    assert repr(fitted) == "Fit(stitching: finished 60 steps)"
+    assert "beta" in fitted.summary()
+    assert fitted.energy.beta > 0
+    assert fitted.history["divergence"][-1] < fitted.history["divergence"][0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"energy": sf.Potential(hidden=(16,), time_varying=True)},
+        {
+            "energy": sf.Potential(hidden=(16,))
+            + sf.Entropy(0.1, learn=False)
+            + sf.Interaction(hidden=(8,))
+        },
+        {"energy": sf.VectorKernel(hidden=(8,)), "particles": 10},
+        {"energy": sf.Potential(lambda x: (x**2).sum()) + sf.InternalEnergy(lambda r: r**2)},
+        {"divergence": sf.ScoreMatching()},
+        {"divergence": sf.DenoisingScoreMatching(0.3), "batch": 64},
+        {"residual": sf.VelocityResidual(sf.Trapezoid(), alpha=0.5)},
+        {"learn_weights": False, "learn_bandwidth": False, "learn_particles": False},
+    ],
+    ids=["V(x,t)", "V+W", "K", "known", "SM", "DSM minibatch", "trapezoid", "frozen"],
+)
+def test_every_part_can_be_exchanged(settings):
+    fit = quick_fit(optimiser=sf.Optimiser(steps=10), **settings)
+    assert fit.status.ok
+    assert np.isfinite(fit.history["loss"]).all()
+
+
+def test_frozen_parts_do_not_move():
+    method = sf.Stitching(
+        particles=30, nodes=12, optimiser=QUICK, learn_particles=False, learn_weights=False
+    )
+    data = quick_data()
+    key = jax.random.split(jax.random.key(0), 3)[0]
+    start = method.resolved(data).start(data, key)
+    fit = sf.fit(data, method, key=0, progress=False)
+    np.testing.assert_array_equal(fit.flow.curve.particles, start.particles)
+    np.testing.assert_array_equal(fit.flow.curve.log_weights, start.log_weights)
+    assert not np.array_equal(fit.flow.curve.raw_bandwidth, start.raw_bandwidth)
+
+
+def test_minibatches_are_unbiased():
+    from stitchflow._stitching import Observations
+
+    rng = np.random.default_rng(0)
+    clouds = [rng.normal(size=(n, 1)) + k for k, n in enumerate((40, 100, 70))]
+    weights = [rng.uniform(size=len(c)) for c in clouds]
+    data = sf.Snapshots.from_arrays(clouds, [0, 1, 2], weights=weights)
+    seen = Observations.of(data)
+
+    def total(size, key):
+        _, points, w, share = seen.minibatch(size, key)
+        return share * (points[:, :, 0] ** 2 * w).sum()
+
+    exact = total(10_000, jax.random.key(0))
+    for size in (96, 33):  # some individuals of every time; some times
+        draws = jax.vmap(lambda k, size=size: total(size, k))(
+            jax.random.split(jax.random.key(1), 4000)
+        )
+        assert float(draws.mean()) == pytest.approx(float(exact), abs=4 * float(draws.std()) / 63)
+
+
+def test_an_underdetermined_fit_is_finite():
+    rng = np.random.default_rng(0)
+    data = sf.Snapshots.from_arrays([rng.normal(size=(10, 2)), rng.normal(size=(3, 2)) + 1], [0, 1])
+    fit = sf.fit(data, sf.Stitching(optimiser=QUICK), progress=False)
+    assert fit.status.ok
+    assert np.isfinite(fit.flow.sample([0.5], 50)).all()
+
+
+def test_memory_is_known_in_advance():
+    data = quick_data()
+    small, large = sf.Stitching(particles=50).memory(data), sf.Stitching(particles=500).memory(data)
+    assert small < large < 2**30
+    assert "500 particles" in sf.Stitching(particles=500).describe(data)
+
+
+ONE_TIME = sf.Snapshots.from_arrays([np.random.default_rng(0).normal(size=(5, 2))], [0.0])
+ONE_POINT = sf.Snapshots.from_arrays([np.ones((5, 2)), np.ones((5, 2))], [0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: sf.Stitching(energy="V"), "energy must be a Energy, got 'V'"),
+        (lambda: sf.Stitching(particles=0), "particles must be at least 1, got 0"),
+        (lambda: sf.Stitching(nodes=1), "nodes must be at least 2, got 1"),
+        (lambda: sf.Stitching(batch=1.5), "batch must be an integer, got 1.5"),
+        (lambda: sf.Stitching(residual="velocity"), "residual must be a VelocityResidual"),
+        (lambda: sf.Stitching(divergence=sf.Optimiser()), "divergence must be a Divergence"),
+        (lambda: sf.Stitching(optimiser="adam"), "optimiser must be a Optimiser"),
+        (lambda: sf.fit([1, 2]), "data must be Snapshots, got list"),
+        (lambda: sf.fit(ONE_TIME), "a fit needs two times or more, got 1"),
+        (lambda: sf.fit(ONE_POINT), "all individuals are at the same point"),
+        (lambda: sf.fit(quick_data(), "stitching"), "method must be one such as Stitching"),
+        (lambda: sf.fit(quick_data(), key="x"), "key must be an int seed or a JAX key, got 'x'"),
+    ],
+)
+def test_bad_input_is_named(make, words):
+    with pytest.raises((TypeError, ValueError)) as error:
+        make()
+    assert words in str(error.value)
