@@ -54,7 +54,7 @@ def test_the_mean_leaves_the_first_time_out(still):
 
 def test_unseen_times_are_interpolated_or_forecast():
     data = drifting()
-    train, test = data.split(0.5, key=0)
+    train, _ = data.split(0.5, key=0)
     fit = sf.fit(train.drop_times([1.0, 4.0]), sf.OTLinear(), progress=False)
     scores = sf.evaluate(fit, data, metrics=("w1",))
     assert {r.time for r in scores if r.protocol == "interpolate"} == {1.0, None}
@@ -101,7 +101,7 @@ def test_bad_input_is_named(still):
         sf.evaluate(fit, [1])
     with pytest.raises(ValueError, match="test must have 2 dimensions, got 1"):
         sf.evaluate(fit, sf.Snapshots.from_arrays([np.zeros(3), np.ones(3)], [0, 1]))
-    with pytest.raises(ValueError, match="metrics must be among w1, .*; got 'w3'"):
+    with pytest.raises(ValueError, match=r"metrics must be among w1, .*; got 'w3'"):
         sf.evaluate(fit, test, metrics=("w3",))
     with pytest.raises(ValueError, match="protocols must be among"):
         sf.evaluate(fit, test, protocols=("guess",))

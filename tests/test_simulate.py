@@ -1,4 +1,4 @@
-"""Simulation by the energy alone: Ornstein-Uhlenbeck moments, dissipation, conservation, reversal."""
+"""Simulation by the energy alone: exact moments, dissipation, conservation, reversal."""
 
 import jax
 import jax.numpy as jnp

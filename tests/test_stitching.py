@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_fit_and_another_one_another(fitted):
 
 
 def test_a_fit_compiles_its_loop_once_and_the_next_like_it_not_at_all():
-    """Compilations are counted where they take longer than the one-line programs around the loop."""
+    """Only programs that take longer than the one-liners around the loop are counted."""
     seconds = []
     listen = lambda event, s, **_: seconds.append(s) if "backend_compile" in event else None
     jax.monitoring.register_event_duration_secs_listener(listen)

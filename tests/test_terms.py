@@ -90,7 +90,7 @@ def test_first_variation_is_the_derivative_of_the_functional(name, cloud):
 
 
 def test_entropy_and_porous_medium_of_a_gaussian(x64):
-    """F of N(0, s^2) in one dimension: -beta (1/2) log(2 pi e s^2), and int rho^2 = 1/(2 s sqrt pi)."""
+    """F of N(0, s^2): -beta/2 log(2 pi e s^2), and int rho^2 = 1/(2 s sqrt pi)."""
     s, n = 0.8, 400
     levels = (np.arange(n) + 0.5) / n
     narrow = 0.05

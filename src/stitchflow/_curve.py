@@ -14,7 +14,7 @@ from stitchflow._types import Scalar
 
 
 class Curve(eqx.Module):
-    r"""$\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, particles linear between nodes (eq:particle_param).
+    r"""$\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, particles linear between nodes.
 
     Weights and bandwidth do not move in time, so the kernel-averaged velocity transports the
     density exactly (Claim 1). Each of the three can be frozen.
@@ -95,7 +95,7 @@ class Curve(eqx.Module):
         return self.kde(self.centres(t))
 
     def velocity(self, t: Scalar) -> Float[Array, "n d"]:
-        """Particle velocities at any time of the curve; at a node, those of the interval it opens."""
+        """Particle velocities at any time; at a node, those of the interval it opens."""
         j, _ = self._interval(t)
         x = self.positions
         return (x[j + 1] - x[j]) / self.steps[j]

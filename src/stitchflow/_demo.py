@@ -30,6 +30,7 @@ def run_demo(out: Path, console: Console) -> None:
     scores = evaluate(result, test, metrics=("w1",))
     columns = {result.method.name: scores, **baselines(train, test)}
     console.print(table(columns, title="held-out individuals"))
+    assert result.energy is not None
     learned, true = result.energy.potential(test.x), truth.potential(test.x)
     r2 = pattern_r2(np.asarray(learned), np.asarray(true))
     console.print(f"potential against the truth on the held-out points: pattern R2 = {r2:.3f}")

@@ -64,7 +64,7 @@ class Energy(eqx.Module):
     # Internal units, traced, for several marginals at once: what residuals and simulators call.
 
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
-        r"""$\nabla\,\delta F/\delta\rho$ minus any non-gradient velocity (eq:grad_functional_nn)."""
+        r"""$\nabla\,\delta F/\delta\rho$ minus non-gradient velocities (eq:grad_functional_nn)."""
         return sum((term.gradient(x, t, cloud, field) for term in self.terms), jnp.zeros_like(x))
 
     def drift(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
@@ -112,7 +112,8 @@ class Energy(eqx.Module):
         if not terms or not all(term.radial for term in terms):
             raise ValueError(f"this energy has no radial interaction: {self!r}")
         distances = jnp.asarray(np.atleast_1d(np.asarray(r, float)) / self._units.length, float)
-        return sum(term.interaction(distances) for term in terms) * self._units.energy
+        values = [term.interaction(distances) for term in terms]
+        return jnp.stack(values).sum(0) * self._units.energy
 
     def kernel(self, r: Any) -> Float[Array, "m d"]:
         """K at displacements r of shape (m, d)."""
@@ -120,7 +121,7 @@ class Energy(eqx.Module):
         if not terms:
             raise ValueError(f"this energy has no vector kernel: {self!r}")
         z = jnp.asarray(as_cloud(r, "r", self._units.dim) / self._units.length, float)
-        return sum(term.kernel(z) for term in terms) * self._units.speed
+        return jnp.stack([term.kernel(z) for term in terms]).sum(0) * self._units.speed
 
     def velocity(self, x: Any, t: float | None, measure: Any) -> Float[Array, "m d"]:
         """-grad dF/drho (+ K * rho) at x, for a cloud (n, d) or a `KDE` in the user's units."""

@@ -201,7 +201,7 @@ class _Judge:
                 floor = float(np.mean(known)) if len(known) == len(kept) else None
                 yield Row(protocol, metric, None, float(np.mean([values[i] for i in kept])), floor)
 
-    def simulated(self, start: int, times: Sequence[float]) -> np.ndarray:
+    def simulated(self, start: int, times: Any) -> np.ndarray:
         key = jax.random.fold_in(jax.random.fold_in(self.key, 3000), start)
         return np.asarray(self.fit.flow.simulate(self.test.cloud(start), times, key=key))
 

@@ -164,4 +164,6 @@ def _score(rho: KDE, x: Array) -> Array:
 
 @eqx.filter_jit
 def _velocity(curve: Curve, x: Array, t: Scalar) -> Array:
-    return curve.at(t).field(x, curve.velocity(t)).velocity
+    velocity = curve.at(t).field(x, curve.velocity(t)).velocity
+    assert velocity is not None
+    return velocity

@@ -34,7 +34,7 @@ def save(fit: Fit, path: Any, *, overwrite: bool = False) -> None:
     packed = fit.method.pack(fit)
     buffer = io.BytesIO()
     history = {f"history/{name}": values for name, values in fit.history.items()}
-    np.savez_compressed(buffer, **packed.arrays, **history)
+    np.savez_compressed(buffer, **packed.arrays, **history)  # pyright: ignore
     data = None if fit.data is None else fit.data.fingerprint
     header = {
         "format": FORMAT,

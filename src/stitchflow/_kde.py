@@ -58,7 +58,7 @@ def over_stations(function: Callable, m: int, n: int, *stacked: Array) -> Any:
 
 
 class KDE(eqx.Module):
-    r"""$\rho(x) = \sum_k w_k\,\phi_{h_k}(x - x_k)$ with Gaussian kernels (paper, eq:particle_param).
+    r"""$\rho(x) = \sum_k w_k\,\phi_{h_k}(x - x_k)$ with Gaussian kernels (eq:particle_param).
 
     `bandwidth` is () for one width, (d,) per dimension, (n, d) per particle. `log_weights` need
     not be normalised.
@@ -130,7 +130,7 @@ class KDE(eqx.Module):
     def field(self, x: Float[Array, "m d"], velocities: Float[Array, "n d"] | None = None) -> Field:
         r"""Log density, score and kernel-averaged velocity at any points, in one pass.
 
-        $\nabla\log\rho(x) = \sum_k w_k\nabla\phi(x-x_k)\,/\,\sum_l w_l\phi(x-x_l)$ (eq:kde_score) and
+        $\nabla\log\rho(x) = \sum_k w_k\nabla\phi(x-x_k)\,/\,\sum_l w_l\phi(x-x_l)$ (eq:kde_score),
         $v(x) = \sum_k w_k\phi(x-x_k)\,\dot x_k\,/\,\sum_l w_l\phi(x-x_l)$ (eq:kde_vel).
         """
         n = self.centres.shape[0]

@@ -1,4 +1,4 @@
-"""The contract of every method: built from its settings, fitted to snapshots, answered by a flow."""
+"""The contract of every method: built from settings, fitted to snapshots, answered by a flow."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Checkpoint:
         notes = json.dumps({"rows": rows, "waits": waits, "skipped": skipped})
         partial = self.path.with_suffix(".partial")
         with open(partial, "wb") as file:
-            np.savez(file, notes=np.array(notes), **leaves)
+            np.savez(file, **leaves, notes=np.array(notes))  # pyright: ignore
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, self.path)
@@ -96,7 +96,9 @@ class Checkpoint:
         with np.load(self.path, allow_pickle=False) as stored:
             leaves, shape = jax.tree.flatten(state)
             found = [jnp.asarray(stored[f"leaf{i}"]) for i in range(len(leaves))]
-            if any(a.shape != b.shape or a.dtype != b.dtype for a, b in zip(found, leaves)):
+            if any(
+                a.shape != b.shape or a.dtype != b.dtype for a, b in zip(found, leaves, strict=True)
+            ):
                 raise ValueError(f"{self.path} belongs to a fit of another shape")
             notes = json.loads(str(stored["notes"]))
         return shape.unflatten(found), notes["rows"], notes["waits"], notes["skipped"]

@@ -69,7 +69,8 @@ class Interaction(Term):
 
     def _of_distance(self, r: Scalar) -> Scalar:
         function, units = held(self.function, self.learn), self.units
-        assert function is not None and self.coefficient is not None, "term is not initialised"
+        assert function is not None, "term is not initialised"
+        assert self.coefficient is not None, "term is not initialised"
         if units is None:
             return self.coefficient() * function(r[None] / self.reach)[0]
         value = jnp.asarray(function(r * units.length)).reshape(())
@@ -77,7 +78,8 @@ class Interaction(Term):
 
     def _of_displacement(self, z: Float[Array, " d"]) -> Scalar:
         function, units = held(self.function, self.learn), self.units
-        assert function is not None and self.coefficient is not None, "term is not initialised"
+        assert function is not None, "term is not initialised"
+        assert self.coefficient is not None, "term is not initialised"
         if units is None:
             return self.coefficient() * 0.5 * (function(z) + function(-z))[0]
         value = jnp.asarray(function(z * units.length)).reshape(())

@@ -97,12 +97,12 @@ class VelocityResidual(eqx.Module):
     r"""$\hat R = (1-\alpha)\,\hat R^{centres} + \alpha\,\hat R^{MC}$ (eq:alpha_quadrature).
 
     At the centres the residual is the boxed objective,
-    $\sum_j\sum_k \frac{w_k}{\Delta t_j}|\Delta x_{j,k} + \Delta t_j\nabla\delta F/\delta\rho|^2$, with
+    $\sum_{j,k}\frac{w_k}{\Delta t_j}|\Delta x_{j,k}+\Delta t_j\nabla\delta F/\delta\rho|^2$, with
     leave-one-out scores. By Monte Carlo it is taken at one draw per particle from its kernel, with
     the kernel-averaged velocity: the estimator whose zero means that the energy transports the
     density; each step looks at `stations` random intervals, stratified in time, which keeps the
-    estimate unbiased. `kinetic` divides the energy's gradient; `weight` is the residual's share of the
-    objective, in the units of the scaled data; None leaves it to the size of the data.
+    estimate unbiased. `kinetic` divides the energy's gradient; `weight` is the residual's share of
+    the objective, in the units of the scaled data; None leaves it to the size of the data.
     """
 
     scheme: Scheme = eqx.field(default_factory=Midpoint)
@@ -146,7 +146,7 @@ class VelocityResidual(eqx.Module):
         return ((gap**2).sum(-1) / curve.steps[:, None] @ curve.weights).sum()
 
     def _some(self, all_: Stations, key: Array) -> Stations:
-        """One random station out of each of `stations` equal stretches, standing for all of them."""
+        """One random station out of each of `stations` stretches, standing for all of them."""
         s = all_.times.shape[0]
         if s <= self.stations:
             return all_

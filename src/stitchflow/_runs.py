@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import numpy as np
 from stitchflow._energy import Energy
 from stitchflow._evaluate import Scores, evaluate
 from stitchflow._io import HEADER, load, save, write_atomically
-from stitchflow._method import Fit, Method
+from stitchflow._method import Fit, Method, check_data
 from stitchflow._methods import METHODS
 from stitchflow._optimise import Checkpoint
 from stitchflow._pair_terms import Interaction
@@ -24,6 +26,15 @@ from stitchflow._tables import Columns, DataFile, read_table
 from stitchflow._terms import Entropy, Potential
 
 PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Errors of the library, with the file or option of the command line they come from."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -39,14 +50,18 @@ class Split:
         data = file.snapshots
         assert data.rows is not None
         if file.train_rows is not None:
-            train, test = file.train_rows, file.test_rows
-            test = np.setdiff1d(data.rows, train) if test is None else test
+            train = file.train_rows
+            test = np.setdiff1d(data.rows, train) if file.test_rows is None else file.test_rows
+        elif file.test_rows is not None:
+            train, test = np.setdiff1d(data.rows, file.test_rows), file.test_rows
         elif fraction == 0:
             train, test = data.rows, data.rows[:0]
         else:
-            parts = data.split(1.0 - fraction, key=seed)
-            train, test = (part.rows for part in parts)
-        held = np.isin(data.index, [data.at(t) for t in hold_out])
+            with naming(f"--test-fraction {fraction:g}"):
+                parts = data.split(1.0 - fraction, key=seed)
+            train, test = (np.asarray(part.rows) for part in parts)
+        with naming(f"{file.path}: --hold-out"):
+            held = np.isin(data.index, [data.at(t) for t in hold_out])
         hidden = data.rows[held]
         return Split(np.setdiff1d(train, hidden), np.union1d(test, hidden))
 
@@ -134,7 +149,8 @@ def fit_file(
 ) -> Fit:
     """Fit a method to a data file and keep everything needed to evaluate and resume it in `out`."""
     split = Split.of(file, hold_out, fraction, seed)
-    train = file.at_rows(split.train)
+    with naming(f"{file.path}: what is left for training"):
+        train = check_data(file.at_rows(split.train))
     started = {
         "data": {
             "path": str(file.path.resolve()),
@@ -152,7 +168,8 @@ def fit_file(
     result.source = started["data"]
     np.savez(out / SPLIT, train=split.train, test=split.test)
     save(result, out, overwrite=True)
-    checkpoint.path.unlink(missing_ok=True)
+    if result.status.ok:  # an interrupted fit goes on from here with --resume
+        checkpoint.path.unlink(missing_ok=True)
     return result
 
 
@@ -164,7 +181,9 @@ def _open_run(out: Path, started: dict[str, Any], resume: bool, overwrite: bool)
     if resume:
         if not plan.is_file():
             raise ValueError(f"--resume: {out} holds no run to resume")
-        if json.loads(plan.read_bytes()) != json.loads(json.dumps(started)):
+        with naming(f"--resume: {plan} is damaged"):
+            before = json.loads(plan.read_bytes())
+        if before != json.loads(json.dumps(started)):
             raise ValueError(f"--resume: {out} was started with other data or settings")
         return
     mine = (PLAN, SPLIT, CHECKPOINT, HEADER)
@@ -179,16 +198,17 @@ def _open_run(out: Path, started: dict[str, Any], resume: bool, overwrite: bool)
 def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots]:
     """A finished run and its held-out individuals, with its training data where that is at hand."""
     result = load(run)
-    if not result.source:
+    if "columns" not in result.source:
         raise ValueError(f"{run} was not made by `stitchflow fit`: it has no record of its data")
-    columns = Columns(
-        **{k: tuple(v) if isinstance(v, list) else v for k, v in result.source["columns"].items()}
-    )
+    columns = Columns.stored(result.source["columns"])
     stored = Path(result.source["path"])
     split = _read_split(run / SPLIT)
     file = read_table(data or stored, columns) if data or stored.is_file() else None
     if file is None:
         raise ValueError(f"{stored}: the data of {run} is gone; name another file with --data")
+    if file.snapshots.dim != result.flow.dim:
+        found = f"{file.snapshots.dim} dimensions"
+        raise ValueError(f"{file.path}: {run} was fitted in {result.flow.dim}, this has {found}")
     if file.sha256 == result.source["sha256"]:
         result.data = file.at_rows(split.train)
         if not len(split.test):
@@ -208,12 +228,12 @@ def _read_split(path: Path) -> Split:
     try:
         with np.load(path, allow_pickle=False) as stored:
             return Split(stored["train"], stored["test"])
-    except (OSError, ValueError, KeyError) as error:
+    except (zipfile.BadZipFile, OSError, ValueError, KeyError) as error:
         raise ValueError(f"{path}: cannot be read ({error})") from None
 
 
 def baselines(data: Snapshots | None, test: Snapshots, most: int = 1000) -> dict[str, Scores]:
-    """W1 of the trivial methods on the same held-out individuals, from at most 1,000 of each time."""
+    """W1 of the trivial methods on the same held-out individuals, from 1,000 of each time."""
     if data is None:
         return {}
     small = data.subsample(most)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import diffrax
 import equinox as eqx
 import jax
@@ -42,7 +44,7 @@ def simulate(
     log_weights = jnp.where(jnp.arange(padded) < n, jnp.log(w)[fill], -jnp.inf)
     x = x0[fill]
     path = [x0]
-    for i, (t0, t1) in enumerate(zip(times[:-1], times[1:], strict=True)):
+    for i, (t0, t1) in enumerate(pairwise(times)):
         step_key = jax.random.fold_in(key, i)
         t0, t1 = jnp.asarray(t0, float), jnp.asarray(t1, float)
         if ode:
@@ -98,6 +100,7 @@ def _sde(
         max_steps=None,
         throw=False,
     )
+    assert solution.ys is not None
     return solution.ys[0]
 
 
@@ -122,6 +125,7 @@ def _ode(
         max_steps=MOST_STEPS,
         throw=False,
     )
+    assert solution.ys is not None
     return solution.ys[0]
 
 

@@ -19,8 +19,8 @@ class Snapshots:
     """Individuals in one long table, sorted by time; time is an index into `times`.
 
     Make one with `from_arrays` or `from_table`. `weights` sum to the number of individuals within
-    each time, `ids` name the same individual across times, `groups` a donor or replicate; `rows` are
-    the row numbers of the table this came from.
+    each time, `ids` name the same individual across times, `groups` a donor or replicate; `rows`
+    are the row numbers of the table this came from.
     """
 
     x: np.ndarray
@@ -66,12 +66,11 @@ class Snapshots:
             if len(set(sizes)) > 1:
                 raise ValueError(f"paired clouds must have equal sizes, got {sizes}")
             ids = np.tile(np.arange(sizes[0]), len(clouds))
-        if weights is not None:
-            if [len(w) for w in weights] != sizes:
-                raise ValueError(f"weights must match the clouds' sizes {sizes}")
-            weights = np.concatenate([np.asarray(w, float) for w in weights])
+        if weights is not None and [len(w) for w in weights] != sizes:
+            raise ValueError(f"weights must match the clouds' sizes {sizes}")
+        flat = None if weights is None else np.concatenate([np.asarray(w, float) for w in weights])
         return Snapshots.from_table(
-            np.concatenate(clouds), np.repeat(times, sizes), weights=weights, ids=ids
+            np.concatenate(clouds), np.repeat(times, sizes), weights=flat, ids=ids
         )
 
     @staticmethod

@@ -54,7 +54,7 @@ class Stitching(Method):
     `learn_weights`, `learn_bandwidth` and `learn_particles` freeze parts of the curve.
     """
 
-    energy: Energy | Term = field(default_factory=lambda: Potential(hidden=HIDDEN) + Entropy())
+    energy: Energy = field(default_factory=lambda: Potential(hidden=HIDDEN) + Entropy())
     particles: int | None = None
     nodes: int | None = None
     residual: VelocityResidual = field(default_factory=VelocityResidual)
@@ -66,6 +66,7 @@ class Stitching(Method):
     learn_bandwidth: bool = True
 
     def __post_init__(self) -> None:
+        # A single term is an energy too.
         energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy
         kinds = {"energy": Energy, "residual": VelocityResidual}
         kinds |= {"divergence": Divergence, "optimiser": Optimiser}
@@ -110,7 +111,7 @@ class Stitching(Method):
         largest, times = int(data.counts.max()), len(data)
         batch = min(largest * times, max(method.batch, 32))
         pairs = min(k * n * n, PAIR_BUDGET) + batch * n
-        # A pass keeps about four pair arrays for its derivative; Adam three copies of the particles.
+        # A pass keeps about four pair arrays for its derivative; Adam two copies of all parameters.
         floats = 4 * pairs + 2 * times * largest * data.dim + 8 * k * n * data.dim
         return 4 * floats
 
@@ -118,8 +119,9 @@ class Stitching(Method):
         """One line of what a fit to this data would use."""
         method = self.resolved(data)
         return (
-            f"{method.name}: {method.energy!r}; {method.particles} particles, {method.nodes} nodes, "
-            f"{method.optimiser.steps} steps, about {self.memory(data) / 2**20:.0f} MiB"
+            f"{method.name}: {method.energy!r}; {method.particles} particles, {method.nodes} "
+            f"nodes, residual weight {method.residual.weight:.2g}, {method.optimiser.steps} steps, "
+            f"about {self.memory(data) / 2**20:.0f} MiB"
         )
 
     def fit(
@@ -137,7 +139,7 @@ class Stitching(Method):
             Observations.of(data),
             loop_key,
             method.optimiser,
-            method.optimiser.steps,
+            STEPS,
             progress,
             label=method.name,
             checkpoint=checkpoint,
@@ -157,7 +159,8 @@ class Stitching(Method):
 
     def start(self, data: Snapshots, key: KeyLike) -> Curve:
         """Straight lines through individuals matched by optimal transport, or by id when paired."""
-        assert self.particles is not None and self.nodes is not None
+        assert self.particles is not None, "settings are not resolved"
+        assert self.nodes is not None, "settings are not resolved"
         units, rng, n = data.units, as_rng(key), self.particles
         if data.paired and n <= data.counts[0]:
             chain = data.paths[:, rng.permutation(data.counts[0])[:n]]
@@ -189,7 +192,7 @@ class Stitching(Method):
         assert isinstance(flow, StitchedFlow)
         terms = []
         for term in flow.energy.terms:
-            own = any(callable(getattr(term, n, None)) and term.units for n in ("function", "U"))
+            own = getattr(term, "units", None) is not None  # only known functions keep units
             entry = {"class": type(term).__name__, "function": own, **term.settings}
             terms.append({**entry, "reach": getattr(term, "reach", None)})
         header = {
@@ -246,7 +249,7 @@ class Stitching(Method):
 
 
 class Observations(eqx.Module):
-    """Individuals of all times, in internal units, padded to one size so that shapes never change."""
+    """Individuals of all times in internal units, padded to one size: shapes never change."""
 
     points: Float[Array, "t n d"]
     weights: Float[Array, "t n"]
@@ -270,7 +273,7 @@ class Observations(eqx.Module):
         )
 
     def minibatch(self, size: int, key: Array) -> tuple[Array, Array, Array, float]:
-        """About `size` individuals: times, points, weights that sum to one, and the share to scale by.
+        """About `size` individuals: times, points, weights that sum to one, and the scale.
 
         All times while each can have 32 individuals, else a random set of times. Estimates of the
         sum over times are unbiased.
@@ -295,7 +298,9 @@ class Observations(eqx.Module):
 
 def _term_from(entry: dict[str, Any]) -> Term:
     """A term from its stored settings; functions of the user's own cannot be stored."""
-    kinds = {kind.__name__: kind for kind in (Potential, Entropy, Interaction, VectorKernel)}
+    kinds: dict[str, Any] = {
+        kind.__name__: kind for kind in (Potential, Entropy, Interaction, VectorKernel)
+    }
     if entry["function"] or entry["class"] not in kinds:
         raise ValueError(
             f"this run's energy holds a function of your own ({entry['class']}), which is never "

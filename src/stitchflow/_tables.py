@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ class Columns:
     weight: str | None = None
     id: str | None = None
     group: str | None = None
+
+    @staticmethod
+    def stored(entry: dict[str, Any]) -> Columns:
+        """From the JSON of a run, where tuples have become lists."""
+        features = entry.get("features")
+        columns = Columns(**{name: entry[name] for name in entry if name != "features"})
+        return replace(columns, features=None if features is None else tuple(features))
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,8 @@ def _npz(path: Path, columns: Columns) -> dict[str, Any]:
     if columns.features:
         raise ValueError(f"{path}: --columns chooses columns of a table; an .npz has its array x")
     found: dict[str, Any] = {}
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path}: not a readable .npz file (it is no zip archive, or cut short)")
     try:
         with np.load(path, allow_pickle=False) as file:
             for part, name in names.items():
@@ -94,7 +104,7 @@ def _npz(path: Path, columns: Columns) -> dict[str, Any]:
             for name in ("train_idx", "test_idx"):
                 if name in file.files:
                     found[name] = file[name]
-    except (zipfile.BadZipFile, OSError, EOFError, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError) as error:
         raise ValueError(f"{path}: not a readable .npz file ({error})") from None
     except ValueError as error:
         reason = "it holds pickled objects, which are refused" if "pickle" in str(error) else error
@@ -132,9 +142,10 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
     if not features:
         raise ValueError(f"{path}: no numeric columns beside {time!r}")
     pick = lambda name: None if name is None else frame[name].to_numpy()
+    numbers = {name: _numbers(frame[name], f"{path}: column {name!r}") for name in [time, *features]}
     return {
-        "x": frame[features].to_numpy(),
-        "t": frame[time].to_numpy(),
+        "x": np.stack([numbers[name] for name in features], axis=1),
+        "t": numbers[time],
         "weights": pick(columns.weight),
         "ids": pick(columns.id),
         "groups": pick(columns.group),
@@ -167,14 +178,7 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
         raise ValueError(f"{path}: no representation {rep!r} in obsm, which holds {listed}")
     x = adata.X if key is None else adata.obsm[key]
     x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)
-    times = adata.obs[columns.time]
-    try:
-        t = times.astype(float).to_numpy()
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{path}: obs[{columns.time!r}] must hold numbers, got {times.dtype}, "
-            f"for example {times.iloc[0]!r}"
-        ) from None
+    t = _numbers(adata.obs[columns.time], f"{path}: obs[{columns.time!r}]")
     pick = lambda name: None if name is None else adata.obs[name].to_numpy()
     return {
         "x": x,
@@ -183,6 +187,16 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
         "ids": pick(columns.id),
         "groups": pick(columns.group),
     }
+
+
+def _numbers(column: Any, place: str) -> np.ndarray:
+    """A pandas column as floats, or an error that says where it is and what it holds."""
+    try:
+        return column.astype(float).to_numpy()
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{place} must hold numbers, got {column.dtype}, for example {column.iloc[0]!r}"
+        ) from None
 
 
 def _rows(part: Any, name: str, n: int) -> np.ndarray | None:

@@ -54,7 +54,7 @@ class Term(eqx.Module):
 
     @abstractmethod
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
-        r"""$\nabla\,\delta F/\delta\rho$ at x (s, m, d), or minus the velocity of a non-gradient term.
+        r"""$\nabla\,\delta F/\delta\rho$ at x (s, m, d), or minus a non-gradient velocity.
 
         `field` holds log density and score of the marginals at x, so that terms share one pass.
         """
@@ -134,7 +134,8 @@ class Potential(Term):
     def potential(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, " m"]:
         """V at points, each with its time."""
         function, units = held(self.function, self.learn), self.units
-        assert function is not None and self.coefficient is not None, "term is not initialised"
+        assert function is not None, "term is not initialised"
+        assert self.coefficient is not None, "term is not initialised"
         if units is None:  # a network
             if self.time_varying:
                 x = jnp.concatenate([x, (2.0 * t - 1.0)[:, None].astype(x.dtype)], axis=1)
@@ -231,7 +232,8 @@ class InternalEnergy(Term):
     def _internal(self, r: Scalar) -> Scalar:
         """U for an internal density r = L^d rho: int U(rho) dx = L^d int U(r / L^d) dx'."""
         units, U = self.units, held(self.U, self.learn)
-        assert units is not None and self.coefficient is not None, "term is not initialised"
+        assert units is not None, "term is not initialised"
+        assert self.coefficient is not None, "term is not initialised"
         volume = units.length**units.dim
         return self.coefficient() * jnp.asarray(U(r / volume)).reshape(()) * volume / units.energy
 

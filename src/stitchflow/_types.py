@@ -1,7 +1,7 @@
 """Axis vocabulary and the few conversions every public entrance shares.
 
-Axes used in every jaxtyping annotation: `t` times, `k` curve nodes, `i` intervals between them, `n` particles or individuals,
-`d` dimensions, `m` query points.
+Axes used in every jaxtyping annotation: `t` times, `k` curve nodes, `i` intervals between them,
+`s` stations in time, `n` particles or individuals, `d` dimensions, `m` query points.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,13 +18,14 @@ app = typer.Typer(
     add_completion=True,
     rich_markup_mode=None,
 )
-console = Console()
+console = Console(markup=False, emoji=False)  # paths may hold brackets and colons
 
 # What the library raises, in one sentence, before any compute.
 BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
 Data = Annotated[Path, typer.Argument(help=".npz (x, t), .csv, .parquet or .h5ad", metavar="DATA")]
 Run = Annotated[Path, typer.Argument(help="a directory made by `stitchflow fit`", metavar="RUN")]
+Seed = Annotated[int, typer.Option(help="same seed, same result", min=0, max=2**32 - 1)]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="append one JSON object per line", metavar="FILE")
 ]
@@ -69,7 +72,7 @@ def fit(
     time_varying: Annotated[bool, typer.Option("--time-varying", help="V(x, t)")] = False,
     interaction: Annotated[bool, typer.Option("--interaction", help="add W(r)")] = False,
     no_entropy: Annotated[bool, typer.Option("--no-entropy", help="no diffusion")] = False,
-    seed: Annotated[int, typer.Option(help="same seed, same result")] = 0,
+    seed: Seed = 0,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="one setting", metavar="KEY=VALUE")
     ] = None,
@@ -152,28 +155,32 @@ def simulate(
     from_: Annotated[
         Path | None, typer.Option("--from", help="individuals to start from", metavar="DATA")
     ] = None,
-    seed: Annotated[int, typer.Option(help="same seed, same result")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Drive individuals with the learned energy alone and write their paths."""
     import numpy as np
 
     from stitchflow._io import load
+    from stitchflow._runs import naming
     from stitchflow._tables import Columns, read_table
+    from stitchflow._types import as_cloud
 
     if out.suffix != ".npz":
         raise ValueError(f"--out must end in .npz, got {out}")
     if out.exists():
         raise ValueError(f"--out {out} exists already and is not overwritten")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out {out}: there is no directory {out.parent}")
     when = _numbers(times, "--times")
+    if any(after <= before for before, after in pairwise(when)):
+        raise ValueError(f"--times must increase, got {times}")
     result = load(run)
     if from_ is None:
         start = np.asarray(result.flow.sample([when[0]], 1000, key=seed)[0])
     else:
-        known = result.source.get("columns", {})
-        file = read_table(
-            from_, Columns(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
-        )
-        start = file.snapshots.cloud(file.snapshots.at(when[0]))
+        file = read_table(from_, Columns.stored(result.source.get("columns", {})))
+        with naming(f"--from {from_}"):
+            start = as_cloud(file.snapshots.cloud(file.snapshots.at(when[0])), "x", result.flow.dim)
     path = np.asarray(result.flow.simulate(start, when, key=seed))
     n = path.shape[1]
     np.savez(
@@ -187,9 +194,12 @@ def simulate(
 
 def _numbers(text: str | None, option: str) -> list[float]:
     try:
-        return [] if text is None else [float(part) for part in text.split(",")]
+        numbers = [] if text is None else [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"{option} takes numbers such as 0,1.5,2; got {text!r}") from None
+        numbers = [math.nan]
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"{option} takes numbers such as 0,1.5,2; got {text!r}")
+    return numbers
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -27,7 +27,7 @@ def _transport_cost(cost: np.ndarray) -> float:
     """Exact optimal transport between uniform clouds; equal sizes make it an assignment."""
     if cost.shape[0] == cost.shape[1]:
         return float(cost[linear_sum_assignment(cost)].mean())
-    return float(ot.emd2([], [], cost, numItermax=10_000_000))
+    return float(ot.emd2([], [], cost, numItermax=10_000_000))  # pyright: ignore
 
 
 def sliced_w2(x: np.ndarray, y: np.ndarray) -> float:

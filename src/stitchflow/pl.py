@@ -58,9 +58,9 @@ def landscape(
     fit: Fit, data: Snapshots, *, t: float | None = None, grid: int = 80, ax: Any = None
 ) -> Any:
     """The potential on the plane of the first two dimensions, the others at their mean."""
-    ax = _axes(ax)
     if fit.energy is None:
         raise ValueError(f"{fit.method.name} has no energy to draw")
+    ax = _axes(ax)
     if t is None and fit.energy.time_varying:
         t = float(data.times[len(data) // 2])
     low, high = data.x.min(axis=0), data.x.max(axis=0)
@@ -105,9 +105,9 @@ def trajectories(
 
 def history(fit: Fit, *, ax: Any = None) -> Any:
     """The parts of the objective over the fit."""
-    ax = _axes(ax)
     if not fit.history:
         raise ValueError(f"{fit.method.name} has no history to draw")
+    ax = _axes(ax)
     twin = ax.twinx()
     ax.plot(fit.history["step"], fit.history["divergence"], color="C0")
     twin.plot(fit.history["step"], fit.history["residual"], color="C1")

@@ -21,7 +21,7 @@ from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_count
 
 @dataclass(frozen=True)
 class Nearest(Method):
-    """Samples the nearest trained snapshot; individuals do not move. It has no density or energy."""
+    """Samples the nearest trained snapshot; nobody moves. It has no density and no energy."""
 
     name: ClassVar[str] = "nearest"
 
@@ -31,6 +31,7 @@ class Nearest(Method):
         return Fit(self, flow, None, done, {}, 0, time.perf_counter() - start, data=data)
 
     def pack(self, fit: Fit) -> Packed:
+        assert isinstance(fit.flow, NearestFlow)
         return Packed({}, fit.flow.data.arrays)
 
     @classmethod

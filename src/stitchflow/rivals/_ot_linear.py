@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 from tqdm.auto import tqdm
 
 from stitchflow._coupling import draw, plan
@@ -45,8 +46,10 @@ class OTLinear(Method):
         return Fit(self, flow, None, done, {}, 0, time.perf_counter() - start, data=data)
 
     def pack(self, fit: Fit) -> Packed:
-        arrays = dict(fit.flow.data.arrays)
-        for k, coupling in enumerate(fit.flow.couplings):
+        flow = fit.flow
+        assert isinstance(flow, OTLinearFlow)
+        arrays = dict(flow.data.arrays)
+        for k, coupling in enumerate(flow.couplings):
             names = (f"rows{k}", f"columns{k}", f"mass{k}")
             arrays |= dict(zip(names, coupling, strict=True))
         return Packed({}, arrays)
@@ -65,7 +68,7 @@ class OTLinearFlow(Flow):
 
     def __init__(self, data: Snapshots, couplings: list[tuple[np.ndarray, ...]]):
         self.data, self.couplings, self.dim = data, couplings, data.dim
-        self._trees = [cKDTree(data.cloud(k)) for k in range(len(data) - 1)]
+        self._trees = [KDTree(data.cloud(k)) for k in range(len(data) - 1)]
 
     def _gap(self, t: float) -> int:
         times = self.data.times
@@ -104,10 +107,10 @@ class OTLinearFlow(Flow):
         times, x = as_times(times), np.asarray(as_cloud(x0, "x0", self.dim), np.float64)
         inner = self.data.times[1:-1]
         path = [x]
-        for a, b in zip(times[:-1], times[1:], strict=True):
+        for a, b in pairwise(times):
             low, high = min(a, b), max(a, b)
             stops = [a, *sorted(inner[(inner > low) & (inner < high)], reverse=bool(b < a)), b]
-            for s, e in zip(stops[:-1], stops[1:], strict=True):
+            for s, e in pairwise(stops):
                 x = x + (e - s) * np.asarray(self.velocity(x, 0.5 * (s + e)))
             path.append(x)
         return jnp.asarray(np.stack(path))

@@ -1,0 +1,42 @@
+# Every target makes .venv itself and installs what it needs.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+
+.PHONY: demo test test-full lint docs bench paper clean
+
+.venv/demo.done: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[plot]'
+	touch $@
+
+.venv/test.done: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,docs]'
+	touch $@
+
+demo: .venv/demo.done
+	$(BIN)/stitchflow demo --out stitchflow-demo
+
+lint: .venv/test.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+docs: .venv/test.done
+	$(BIN)/mkdocs build --strict --quiet
+
+test: lint docs
+	$(BIN)/python -m pytest
+
+test-full: test
+	$(BIN)/python -m pytest -m full tests
+
+bench: .venv/test.done
+	$(BIN)/python benchmarks/step.py
+
+paper:
+	@echo "the paper's experiments are not built yet: see CHANGELOG.md"; exit 1
+
+clean:
+	rm -rf .venv docs/site stitchflow-demo
