@@ -2,6 +2,7 @@
 
 from importlib.metadata import version as _version
 
+from stitchflow import datasets, metrics, pl, tl
 from stitchflow._curve import Curve
 from stitchflow._divergence import KL, DenoisingScoreMatching, ScoreMatching
 from stitchflow._energy import Energy
@@ -54,8 +55,12 @@ __all__ = [
     "Units",
     "VectorKernel",
     "VelocityResidual",
+    "datasets",
     "evaluate",
     "fit",
     "load",
+    "metrics",
+    "pl",
     "silverman",
+    "tl",
 ]

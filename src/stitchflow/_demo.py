@@ -66,16 +66,19 @@ def _draw(result: Fit, train: Snapshots, test: Snapshots, out: Path) -> str:
         return ""
     from stitchflow import pl
 
+    path = np.linspace(test.times[0], test.times[-1], 40)
     drawings = {
-        "snapshots.png": lambda ax: pl.snapshots(train, result, ax=ax),
-        "landscape.png": lambda ax: pl.landscape(result, train, ax=ax),
-        "trajectories.png": lambda ax: pl.trajectories(
-            result, test.cloud(0), np.linspace(test.times[0], test.times[-1], 40), ax=ax
-        ),
-        "history.png": lambda ax: pl.history(result, ax=ax),
+        "snapshots": lambda ax: pl.snapshots(train, result, ax=ax),
+        "landscape": lambda ax: pl.landscape(result, train, ax=ax),
+        "trajectories": lambda ax: pl.trajectories(result, test.cloud(0), path, ax=ax),
+        "history": lambda ax: pl.history(result, ax=ax),
     }
+    overview = Figure(figsize=(13.0, 4.0), layout="constrained")
+    for draw, ax in zip(drawings.values(), overview.subplots(1, 3), strict=False):
+        draw(ax)
+    overview.savefig(out / "overview.png", dpi=100)
     for name, draw in drawings.items():
         figure = Figure(figsize=(5.0, 4.2), layout="constrained")
         draw(figure.add_subplot())
-        figure.savefig(out / name, dpi=130)
-    return ", ".join(drawings)
+        figure.savefig(out / f"{name}.png", dpi=130)
+    return ", ".join(f"{name}.png" for name in ("overview", *drawings))

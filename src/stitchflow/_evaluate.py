@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -141,18 +143,32 @@ class _Judge:
     def compare(self, k: int, clouds: Callable[[int, int], np.ndarray]) -> dict[str, float]:
         """Mean over draws of every metric; `clouds(draw, n)` gives a cloud of n or more points."""
         truth, weights = self.test.cloud(k), self.test.cloud_weights(k)
-        values = []
+        pairs = []
         for draw in range(DRAWS):
-            rng = as_rng(jax.random.fold_in(jax.random.fold_in(self.key, k), draw))
+            rng = self.rng(k, draw)
             cloud = np.asarray(clouds(draw, min(len(truth), MOST)), np.float64)
             if not np.isfinite(cloud).all():
                 when = self.test.times[k]
                 warnings.warn(f"the cloud at time {when:g} is not finite; no score", stacklevel=2)
                 return {}
             n = min(len(cloud), len(truth), MOST)
-            pair = self._pick(cloud, None, n, rng), self._pick(truth, weights, n, rng)
-            values.append({m: DISTANCES[m](*map(_float64, pair)) for m in self.metrics})
-        return {m: float(np.mean([value[m] for value in values])) for m in self.metrics}
+            pairs.append((self._pick(cloud, None, n, rng), self._pick(truth, weights, n, rng)))
+        return self.mean_distances(pairs)
+
+    def mean_distances(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
+        """Every metric, averaged over pairs of clouds; the solvers run in threads of their own."""
+        tasks = [(m, *pair) for m in self.metrics for pair in pairs]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            values = list(pool.map(_distance, tasks))
+        means = np.reshape(values, (len(self.metrics), len(pairs))).mean(axis=1)
+        return dict(zip(self.metrics, means.tolist(), strict=True))
+
+    def rng(self, *place: int) -> np.random.Generator:
+        """The generator of one place: the same for every method."""
+        key = self.key
+        for number in place:
+            key = jax.random.fold_in(key, number)
+        return as_rng(key)
 
     def floor(self, k: int) -> dict[str, float]:
         """What a perfect model would score: other individuals of the same time."""
@@ -169,20 +185,17 @@ class _Judge:
             cloud, weights = train.cloud(j), train.cloud_weights(j)
 
             def draw(i: int, n: int) -> np.ndarray:
-                rng = as_rng(jax.random.fold_in(jax.random.fold_in(self.key, 1000 + k), i))
-                return self._pick(cloud, weights, min(n, len(cloud)), rng)
+                return self._pick(cloud, weights, min(n, len(cloud)), self.rng(k, i, 1))
 
             return self.compare(k, draw)
-        truth, values = self.test.cloud(k), []
+        truth, pairs = self.test.cloud(k), []
         if len(truth) < 2:
             return {}
+        half = min(len(truth) // 2, MOST)
         for i in range(DRAWS):
-            rng = as_rng(jax.random.fold_in(jax.random.fold_in(self.key, 2000 + k), i))
-            half = min(len(truth) // 2, MOST)
-            order = rng.permutation(len(truth))
-            pair = _float64(truth[order[:half]]), _float64(truth[order[half : 2 * half]])
-            values.append({m: DISTANCES[m](*pair) for m in self.metrics})
-        return {m: float(np.mean([value[m] for value in values])) for m in self.metrics}
+            order = self.rng(k, i, 2).permutation(len(truth))
+            pairs.append((truth[order[:half]], truth[order[half : 2 * half]]))
+        return self.mean_distances(pairs)
 
     def rows(self, protocol: str, scores: list[tuple[int, dict[str, float]]]) -> Iterable[Row]:
         for metric in self.metrics:
@@ -206,8 +219,9 @@ class _Judge:
         return np.asarray(self.fit.flow.simulate(self.test.cloud(start), times, key=key))
 
 
-def _float64(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x, np.float64)
+def _distance(task: tuple[str, np.ndarray, np.ndarray]) -> float:
+    metric, x, y = task
+    return DISTANCES[metric](np.asarray(x, np.float64), np.asarray(y, np.float64))
 
 
 def _drawn(judge: _Judge, times: list[int]) -> Iterable[tuple[int, dict[str, float]]]:

@@ -207,8 +207,8 @@ def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots]:
     if file is None:
         raise ValueError(f"{stored}: the data of {run} is gone; name another file with --data")
     if file.snapshots.dim != result.flow.dim:
-        found = f"{file.snapshots.dim} dimensions"
-        raise ValueError(f"{file.path}: {run} was fitted in {result.flow.dim}, this has {found}")
+        dims = f"{file.snapshots.dim} dimensions; {run} was fitted in {result.flow.dim}"
+        raise ValueError(f"{file.path} has {dims}")
     if file.sha256 == result.source["sha256"]:
         result.data = file.at_rows(split.train)
         if not len(split.test):

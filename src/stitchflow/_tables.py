@@ -67,7 +67,7 @@ def read_table(path: Any, columns: Columns | None = None) -> DataFile:
         snapshots = Snapshots.from_table(**found)
         rows = {name: _rows(part, name, len(snapshots.x)) for name, part in split.items()}
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
     return DataFile(path, _sha256(path), snapshots, rows["train_idx"], rows["test_idx"])
 
 
@@ -142,7 +142,9 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
     if not features:
         raise ValueError(f"{path}: no numeric columns beside {time!r}")
     pick = lambda name: None if name is None else frame[name].to_numpy()
-    numbers = {name: _numbers(frame[name], f"{path}: column {name!r}") for name in [time, *features]}
+    numbers = {
+        name: _numbers(frame[name], f"{path}: column {name!r}") for name in [time, *features]
+    }
     return {
         "x": np.stack([numbers[name] for name in features], axis=1),
         "t": numbers[time],

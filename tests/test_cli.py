@@ -1,0 +1,679 @@
+"""The command line: what each command writes, prints and refuses."""
+
+import contextlib
+import io
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import stitchflow as sf
+from stitchflow import _optimise, _runs, _tables, cli, metrics
+
+TIMES = [0.0, 1.0, 2.0, 4.0]
+N = 20
+RNG = np.random.default_rng(0)
+X = np.concatenate([RNG.normal(size=(N, 2)) + t for t in TIMES])
+T = np.repeat(TIMES, N)
+QUICK = "--set steps=5 --set particles=10 --set nodes=12 --set hidden=8".split()
+FIELDS = (
+    "task method seed protocol metric time value floor seconds_train seconds_total steps version"
+)
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def stitchflow(*arguments) -> Outcome:
+    """A command, run in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with pytest.raises(SystemExit) as end:
+            cli.main([str(argument) for argument in arguments])
+    return Outcome(end.value.code, out.getvalue(), err.getvalue())
+
+
+def succeed(*arguments) -> str:
+    code, out, err = stitchflow(*arguments)
+    assert (code, err) == (0, "")
+    return out
+
+
+def refused(*arguments) -> str:
+    """The one line on stderr of a command that is refused."""
+    code, _, err = stitchflow(*arguments)
+    assert code == 2
+    assert err.startswith("stitchflow: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+def rows_of(path: Path) -> list[dict]:
+    """The lines of a results file; NaN and Infinity are no JSON."""
+
+    def no_number(word):
+        raise AssertionError(f"{word} in {path}")
+
+    return [json.loads(line, parse_constant=no_number) for line in path.read_text().splitlines()]
+
+
+def scores(run, *arguments) -> list[dict]:
+    path = run.parent / f"{run.name}-{len(list(run.parent.iterdir()))}.json"
+    succeed("evaluate", run, "--json", path, *arguments)
+    return rows_of(path)
+
+
+def values(rows: list[dict]) -> list[tuple]:
+    return [(r["protocol"], r["metric"], r["time"], r["value"], r["floor"]) for r in rows]
+
+
+def value(rows, protocol, time, metric="w1") -> float:
+    wanted = (protocol, metric, time)
+    (found,) = [r for r in rows if (r["protocol"], r["metric"], r["time"]) == wanted]
+    return found["value"]
+
+
+def write(path: Path, **arrays) -> Path:
+    np.savez(path, **{"x": X, "t": T} | arrays)
+    return path
+
+
+def split_of(run) -> tuple[set, set]:
+    with np.load(run / "split.npz") as stored:
+        return set(stored["train"].tolist()), set(stored["test"].tolist())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_compilation_cache():
+    """The settings of JAX are this process's, which other tests share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "_keep_compilations", lambda: None)
+        yield
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    return write(tmp_path / "data.npz")
+
+
+@pytest.fixture
+def still(tmp_path, data) -> Path:
+    """A run of the quickest method."""
+    succeed("fit", data, "--out", tmp_path / "still", "--method", "nearest")
+    return tmp_path / "still"
+
+
+@pytest.fixture(scope="module")
+def stitched(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("stitched")
+    write(folder / "data.npz")
+    succeed("fit", folder / "data.npz", "--out", folder / "run", "--seed", 3, *QUICK)
+    return folder / "run"
+
+
+# Help
+
+
+def test_help_lists_the_commands():
+    text = succeed("--help")
+    for command in ("demo", "fit", "evaluate", "simulate"):
+        assert f"  {command} " in text
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("demo", "--out"),
+        (
+            "fit",
+            "--out --time-key --rep --columns --weight-key --id-key --group-key --hold-out "
+            "--test-fraction --method --time-varying --interaction --no-entropy --seed --set "
+            "--resume --overwrite",
+        ),
+        ("evaluate", "--data --json"),
+        ("simulate", "--times --from --out"),
+    ],
+)
+def test_help_of_a_command_names_its_options(command, options):
+    text = succeed(command, "--help")
+    for option in options.split():
+        assert f"{option} " in text
+
+
+# Fit and evaluate
+
+
+def test_json_lines_carry_exactly_the_fields_of_the_contract(stitched):
+    rows = scores(stitched)
+    assert {tuple(sorted(row)) for row in rows} == {tuple(sorted(FIELDS.split()))}
+    assert {row["protocol"] for row in rows} == {"marginal", "one-step", "rollout"}
+    for row in rows:
+        assert row["task"] is None
+        assert (row["method"], row["seed"], row["steps"]) == ("stitching", 3, 5)
+        assert row["version"] == sf.__version__
+        assert row["time"] is None or row["time"] in TIMES
+        assert 0.0 < row["seconds_train"] < row["seconds_total"]
+        for name in ("value", "floor"):
+            assert type(row[name]) is float
+            assert math.isfinite(row[name])
+    for protocol, metric in {(row["protocol"], row["metric"]) for row in rows}:
+        of_times = [value(rows, protocol, t, metric) for t in TIMES[1:]]
+        assert value(rows, protocol, None, metric) == pytest.approx(np.mean(of_times))
+
+
+def test_json_is_appended(still, tmp_path):
+    for _ in range(2):
+        succeed("evaluate", still, "--json", tmp_path / "all.json")
+    rows = rows_of(tmp_path / "all.json")
+    half = len(rows) // 2
+    assert half > 0
+    assert values(rows[:half]) == values(rows[half:])
+
+
+def test_evaluate_prints_the_method_beside_trivial_ones(stitched):
+    text = succeed("evaluate", stitched)
+    for word in ("stitching", "nearest", "ot-linear", "floor", "rollout", "finished 5 steps"):
+        assert word in text
+
+
+def test_settings_reach_the_method(stitched):
+    method = sf.load(stitched).method
+    assert (method.particles, method.nodes, method.optimiser.steps) == (10, 12, 5)
+    assert method.energy.only(sf.Potential)[0].hidden == (8,)
+
+
+def test_the_same_seed_gives_the_same_values_and_another_does_not(stitched, tmp_path):
+    found = {}
+    for seed in (3, 4):
+        run = tmp_path / f"run{seed}"
+        succeed("fit", stitched.parent / "data.npz", "--out", run, "--seed", seed, *QUICK)
+        found[seed] = values(scores(run))
+    assert found[3] == values(scores(stitched))
+    assert found[4] != found[3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "terms"),
+    [
+        ("--method nearest", "nearest", None),
+        ("--method ot-linear", "ot-linear", None),
+        ("--method stitching-varying", "stitching-varying", ["Potential", "Entropy"]),
+        (
+            "--time-varying --interaction",
+            "stitching-varying",
+            ["Potential", "Entropy", "Interaction"],
+        ),
+        ("--no-entropy", "stitching", ["Potential"]),
+    ],
+)
+def test_methods_and_terms_are_chosen(tmp_path, data, arguments, name, terms):
+    run = tmp_path / "run"
+    succeed("fit", data, "--out", run, *arguments.split(), *(QUICK if terms else ()))
+    fit = sf.load(run)
+    assert fit.method.name == name
+    assert {row["method"] for row in scores(run)} == {name}
+    if terms is None:
+        assert fit.energy is None
+    else:
+        assert [type(term).__name__ for term in fit.energy.terms] == terms
+        assert fit.energy.time_varying == (name == "stitching-varying")
+        assert (fit.energy.beta > 0.0) == ("Entropy" in terms)
+
+
+# What is set aside
+
+
+def test_a_fifth_of_each_time_is_set_aside(still):
+    train, test = split_of(still)
+    assert train | test == set(range(len(X)))
+    assert not train & test
+    assert np.bincount(np.array(sorted(test)) // N).tolist() == [4, 4, 4, 4]
+
+
+def test_the_seed_chooses_who_is_set_aside(still, tmp_path, data):
+    arguments = ("fit", data, "--method", "nearest", "--out")
+    succeed(*arguments, tmp_path / "again")
+    succeed(*arguments, tmp_path / "other", "--seed", 1)
+    assert split_of(tmp_path / "again") == split_of(still)
+    assert split_of(tmp_path / "other") != split_of(still)
+
+
+def test_held_out_times_are_interpolated_and_forecast(tmp_path, data):
+    run = tmp_path / "run"
+    succeed("fit", data, "--out", run, "--method", "nearest", "--hold-out", "1,4")
+    rows = scores(run)
+    times = {
+        protocol: {row["time"] for row in rows if row["protocol"] == protocol}
+        for protocol in ("marginal", "interpolate", "forecast")
+    }
+    assert times == {
+        "marginal": {0.0, 2.0, None},
+        "interpolate": {1.0, None},
+        "forecast": {4.0, None},
+    }
+    assert set(np.flatnonzero(np.isin(T, [1.0, 4.0]))) <= split_of(run)[1]
+    assert sf.load(run).times.tolist() == [0.0, 2.0]
+
+
+def test_nobody_is_set_aside_when_asked(tmp_path, data):
+    run = tmp_path / "run"
+    succeed("fit", data, "--out", run, "--method", "nearest", "--test-fraction", 0)
+    assert split_of(run) == (set(range(len(X))), set())
+    assert "held nothing out" in refused("evaluate", run)
+    assert scores(run, "--data", write(tmp_path / "other.npz", x=X + 0.1))
+
+
+def test_only_held_out_times_are_set_aside_without_a_fraction(tmp_path, data):
+    run = tmp_path / "run"
+    arguments = ("--method", "nearest", "--test-fraction", 0, "--hold-out", 2)
+    succeed("fit", data, "--out", run, *arguments)
+    assert split_of(run)[1] == set(np.flatnonzero(T == 2.0))
+    assert {row["protocol"] for row in scores(run)} == {"interpolate"}
+
+
+def test_the_split_of_the_file_is_used(tmp_path):
+    order = RNG.permutation(len(X))
+    train, test = np.sort(order[:50]), np.sort(order[50:70])
+    path = write(tmp_path / "split.npz", train_idx=train, test_idx=test)
+    run = tmp_path / "run"
+    succeed("fit", path, "--out", run, "--method", "nearest")
+    assert split_of(run) == (set(train), set(test))
+    first, second = (X[test[T[test] == t]] for t in TIMES[:2])
+    rows = scores(run)
+    if len(first) == len(second):
+        assert value(rows, "one-step", 1.0) == pytest.approx(metrics.w1(first, second))
+    sampled = np.asarray(sf.load(run).flow.sample([0.0], 200)[0])
+    assert set(map(tuple, sampled)) <= set(map(tuple, X[train].astype(sampled.dtype)))
+
+
+@pytest.mark.parametrize("name", ["train_idx", "test_idx"])
+def test_half_a_split_leaves_the_rest_to_the_other_side(tmp_path, name):
+    rows = np.arange(0, len(X), 3)
+    run = tmp_path / "run"
+    path = write(tmp_path / "half.npz", **{name: rows})
+    succeed("fit", path, "--out", run, "--method", "nearest")
+    named, rest = split_of(run) if name == "train_idx" else split_of(run)[::-1]
+    assert named == set(rows)
+    assert rest == set(range(len(X))) - set(rows)
+
+
+def test_individuals_known_by_id_stay_on_one_side(tmp_path):
+    path = write(tmp_path / "paired.npz", id=np.tile(np.arange(N), len(TIMES)))
+    succeed("fit", path, "--out", tmp_path / "run", "--method", "nearest")
+    train, test = ({row % N for row in part} for part in split_of(tmp_path / "run"))
+    assert not train & test
+    assert len(test) == N // 5
+
+
+def test_keys_of_a_table_are_remembered_by_evaluate(tmp_path):
+    path = tmp_path / "cells.csv"
+    columns = np.column_stack([T, X, RNG.normal(size=len(X))])
+    np.savetxt(path, columns, delimiter=",", header="day,a,b,noise", comments="")
+    run = tmp_path / "run"
+    keys = ("--time-key", "day", "--columns", "a,b")
+    succeed("fit", path, "--out", run, "--method", "nearest", *keys)
+    assert sf.load(run).flow.dim == 2
+    assert all(row["floor"] is not None for row in scores(run))
+
+
+# Runs are kept
+
+
+def contents(run) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in run.iterdir()}
+
+
+def test_a_run_is_not_overwritten_unasked(still, data):
+    before = contents(still)
+    arguments = ("fit", data, "--out", still, "--method", "ot-linear")
+    assert f"{still} already holds a run" in refused(*arguments)
+    assert contents(still) == before
+    succeed(*arguments, "--overwrite")
+    assert sf.load(still).method.name == "ot-linear"
+
+
+@pytest.mark.parametrize("bad", ["--hold-out 0,1,2", "--hold-out 7", "--test-fraction 0.001"])
+def test_a_refused_fit_leaves_the_run_it_would_replace(still, data, bad):
+    before = contents(still)
+    refused("fit", data, "--out", still, "--method", "nearest", "--overwrite", *bad.split())
+    assert contents(still) == before
+
+
+def test_resuming_a_finished_run_changes_no_value(stitched, tmp_path):
+    run = shutil.copytree(stitched, tmp_path / "run")
+    arguments = ("fit", stitched.parent / "data.npz", "--out", run, "--seed", 3, *QUICK)
+    succeed(*arguments, "--resume")
+    assert values(scores(run)) == values(scores(stitched))
+
+
+def test_a_stopped_run_goes_on_where_it_stopped(stitched, tmp_path, monkeypatch):
+    looked, look = [], _optimise._look
+
+    def stopping(program, carry, *rest):
+        looked.append(int(carry.step))
+        if len(looked) == 4:
+            raise KeyboardInterrupt
+        return look(program, carry, *rest)
+
+    monkeypatch.setattr(_optimise, "_look", stopping)
+    monkeypatch.setattr(_runs, "Checkpoint", lambda path: sf.Checkpoint(path, seconds=0.0))
+    run = tmp_path / "run"
+    arguments = ("fit", stitched.parent / "data.npz", "--out", run, "--seed", 3, *QUICK)
+    assert "interrupted after 3 of 5 steps" in succeed(*arguments)
+    assert "finished 5 steps" in succeed(*arguments, "--resume")
+    assert looked == [0, 1, 2, 3, 3, 4]
+    assert values(scores(run)) == values(scores(stitched))
+    assert not (run / "checkpoint.npz").exists()
+
+
+@pytest.mark.parametrize(
+    "other", ["--seed 1", "--hold-out 1", "--test-fraction 0.5", "--method ot-linear"]
+)
+def test_a_run_is_not_resumed_with_other_settings(still, data, other):
+    before = contents(still)
+    arguments = ("fit", data, "--out", still, "--method", "nearest", *other.split(), "--resume")
+    assert f"{still} was started with other data or settings" in refused(*arguments)
+    assert contents(still) == before
+
+
+def test_a_run_is_not_resumed_with_other_data(still, data):
+    write(data, x=X + 1.0)
+    arguments = ("fit", data, "--out", still, "--method", "nearest", "--resume")
+    assert "other data or settings" in refused(*arguments)
+
+
+# Other data
+
+
+def test_other_individuals_are_scored_with_the_floor_of_the_training_data(still, tmp_path):
+    other = write(tmp_path / "other.npz", x=X + 10.0)
+    rows = scores(still, "--data", other)
+    assert value(rows, "marginal", 0.0) > 10.0
+    assert value(rows, "one-step", 1.0) == pytest.approx(metrics.w1(X[:N], X[N : 2 * N]), rel=1e-5)
+    assert all(row["floor"] > 0.0 for row in rows if row["metric"] == "w1")
+
+
+def test_floors_are_null_where_the_training_data_is_gone(still, data, tmp_path):
+    other = write(tmp_path / "other.npz", x=X + 0.1)
+    data.rename(tmp_path / "away.npz")
+    rows = scores(still, "--data", other)
+    assert {row["floor"] for row in rows} == {None}
+    assert "need the training data" in succeed("evaluate", still, "--data", other)
+    message = refused("evaluate", still)
+    assert str(data) in message
+    assert "is gone" in message
+
+
+def test_the_data_is_known_by_its_content(still, data, tmp_path):
+    before = values(scores(still))
+    data.rename(tmp_path / "away.npz")
+    assert values(scores(still, "--data", tmp_path / "away.npz")) == before
+
+
+def test_changed_data_is_noticed(still, data):
+    write(data, x=X + 1.0)
+    message = refused("evaluate", still)
+    assert f"{data} has changed since" in message
+    assert {row["floor"] for row in scores(still, "--data", data)} == {None}
+
+
+def test_the_test_rows_of_other_data_are_scored(still, tmp_path):
+    everyone = scores(still, "--data", write(tmp_path / "all.npz", x=X + 0.1))
+    rows = np.arange(0, len(X), 2)
+    path = write(tmp_path / "half.npz", x=X + 0.1, test_idx=rows)
+    half = scores(still, "--data", path)
+    first, second = (X[rows][T[rows] == t] for t in TIMES[:2])
+    assert value(half, "one-step", 1.0) == pytest.approx(metrics.w1(first, second), rel=1e-5)
+    assert values(half) != values(everyone)
+
+
+# Simulate
+
+
+def test_simulate_writes_every_point_with_its_time_and_id(stitched, tmp_path):
+    out = tmp_path / "paths.npz"
+    assert "1000 individuals at 3 times" in succeed(
+        "simulate", stitched, "--times", "0,0.5,2", "--out", out
+    )
+    with np.load(out) as stored:
+        assert sorted(stored.files) == ["id", "t", "x"]
+        assert stored["x"].shape == (3000, 2)
+        assert np.isfinite(stored["x"]).all()
+        assert stored["t"].tolist() == [0.0] * 1000 + [0.5] * 1000 + [2.0] * 1000
+        assert stored["id"].tolist() == list(range(1000)) * 3
+    assert len(_tables.read_table(out).snapshots.paths) == 3
+
+
+def test_simulate_starts_from_given_individuals(stitched, tmp_path):
+    out, start = tmp_path / "paths.npz", stitched.parent / "data.npz"
+    succeed("simulate", stitched, "--times", "1,2", "--from", start, "--out", out)
+    with np.load(out) as stored:
+        np.testing.assert_allclose(stored["x"][:N], X[T == 1.0], rtol=1e-5, atol=1e-5)
+        assert not np.allclose(stored["x"][N:], X[T == 1.0], atol=1e-3)
+        assert len(stored["x"]) == 2 * N
+
+
+def test_simulate_repeats_itself_with_the_same_seed(stitched, tmp_path):
+    paths = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        out = tmp_path / f"{name}.npz"
+        start = ("--from", stitched.parent / "data.npz")
+        succeed("simulate", stitched, "--times", "0,1", *start, "--seed", seed, "--out", out)
+        paths.append(np.load(out)["x"])
+    np.testing.assert_array_equal(paths[0], paths[1])
+    assert not np.array_equal(paths[0], paths[2])
+
+
+def test_simulate_does_not_overwrite(still, tmp_path):
+    out = tmp_path / "paths.npz"
+    out.write_text("mine")
+    assert f"{out} exists already" in refused("simulate", still, "--times", "0,1", "--out", out)
+    assert out.read_text() == "mine"
+
+
+# What is refused. {d}: the folder, {data}: good data, {run}: a good run.
+
+FIT, NEAREST = "fit {data} --out {d}/new", "fit {data} --out {d}/new --method nearest"
+SIMULATE = "simulate {run} --out {d}/new.npz"
+BAD = [
+    ("", "Missing command"),
+    ("nonsense", "nonsense"),
+    ("--nonsense", "--nonsense"),
+    ("fit", "DATA"),
+    ("fit {data}", "--out"),
+    ("fit {d}/gone.npz --out {d}/new", "{d}/gone.npz: no such file"),
+    ("fit {d}/note.txt --out {d}/new", "{d}/note.txt: cannot read '.txt'"),
+    ("fit {d}/broken.npz --out {d}/new", "{d}/broken.npz: not a readable .npz"),
+    ("fit {d}/broken.csv --out {d}/new", "{d}/broken.csv: no column 't'; columns are x, y"),
+    ("fit {d}/once.npz --out {d}/new", "{d}/once.npz: what is left for training"),
+    ("fit {d}/point.npz --out {d}/new", "{d}/point.npz: what is left for training"),
+    ("fit {data} --out {d}/note.txt", "--out {d}/note.txt is a file"),
+    ("fit {data} --out {d}/note.txt/run --method nearest", "{d}/note.txt/run"),
+    ("fit {data} --out {run}", "--out {run} already holds a run"),
+    (FIT + " --time-key day", "no array 'day'; the file holds x, t"),
+    (FIT + " --rep pca", "no array 'pca'"),
+    (FIT + " --weight-key mass", "no array 'mass'"),
+    (FIT + " --id-key cell", "no array 'cell'"),
+    (FIT + " --group-key donor", "no array 'donor'"),
+    (FIT + " --columns a,b", "--columns"),
+    (FIT + " --hold-out noon", "--hold-out takes numbers such as 0,1.5,2; got 'noon'"),
+    (FIT + " --hold-out 1,", "--hold-out"),
+    (FIT + " --hold-out nan", "--hold-out"),
+    (FIT + " --hold-out 7", "--hold-out: time 7 was not observed; observed times are 0, 1, 2, 4"),
+    (FIT + " --hold-out 0,1,2", "needs two times or more, got 1"),
+    (FIT + " --hold-out 0,1,2,4", "needs two times or more, got 0"),
+    (FIT + " --test-fraction 1", "--test-fraction must be in [0, 1), got 1"),
+    (FIT + " --test-fraction -0.1", "--test-fraction must be in [0, 1), got -0.1"),
+    (FIT + " --test-fraction nan", "--test-fraction must be in [0, 1), got nan"),
+    (FIT + " --test-fraction some", "--test-fraction"),
+    (FIT + " --test-fraction 0.001", "--test-fraction 0.001"),
+    (FIT + " --method magic", "--method must be one of stitching, stitching-varying, nearest"),
+    (FIT + " --seed one", "--seed"),
+    (FIT + " --seed -1", "--seed"),
+    (FIT + " --seed 99999999999999999999", "--seed"),
+    (FIT + " --set steps", "--set takes KEY=VALUE, got 'steps'"),
+    (FIT + " --set =5", "--set takes KEY=VALUE"),
+    (FIT + " --set speed=5", "--set speed: no such setting; there are particles, nodes"),
+    (FIT + " --set steps=many", "--set steps: 'many' is not a number"),
+    (FIT + " --set hidden=8,wide", "--set hidden: '8,wide' is not a number"),
+    (FIT + " --set steps=0", "steps must be at least 1, got 0"),
+    (FIT + " --set steps=1.5", "steps must be an integer, got 1.5"),
+    (FIT + " --set particles=0", "particles must be at least 1"),
+    (FIT + " --set nodes=1", "nodes must be at least 2"),
+    (FIT + " --set hidden=0", "hidden width must be at least 1"),
+    (FIT + " --set beta=-1", "beta must be in (0, inf]"),
+    (FIT + " --set alpha=2", "alpha must be in [0, 1]"),
+    (FIT + " --set learning_rate=0", "learning_rate must be in (0, inf]"),
+    (FIT + " --no-entropy --set beta=1", "--no-entropy"),
+    (NEAREST + " --time-varying", "--method nearest has no settings and no energy"),
+    (NEAREST + " --interaction", "--method nearest has no settings and no energy"),
+    (NEAREST + " --no-entropy", "--method nearest has no settings and no energy"),
+    (NEAREST + " --set steps=5", "--method nearest has no settings and no energy"),
+    (NEAREST + " --resume", "--resume: {d}/new holds no run to resume"),
+    ("evaluate", "RUN"),
+    ("evaluate {d}/gone", "{d}/gone is not a finished run"),
+    ("evaluate {d}", "{d} is not a finished run"),
+    ("evaluate {run} --data {d}/gone.npz", "{d}/gone.npz: no such file"),
+    ("evaluate {run} --data {d}/line.npz", "{d}/line.npz has 1 dimensions"),
+    ("evaluate {run} --data {d}/before.npz", "no time of the held-out data can be scored"),
+    ("evaluate {run} --json {d}", "{d}"),
+    ("evaluate {run} --json {d}/gone/a.json", "{d}/gone/a.json"),
+    ("simulate {run} --out {d}/new.npz", "--times"),
+    ("simulate {run} --times 0,1", "--out"),
+    ("simulate {run} --times 0,1 --out {d}/new.csv", "--out must end in .npz"),
+    ("simulate {run} --times 0,1 --out {d}/gone/new.npz", "--out {d}/gone/new.npz"),
+    ("simulate {d}/gone --times 0,1 --out {d}/new.npz", "{d}/gone is not a finished run"),
+    (SIMULATE + " --times noon", "--times takes numbers"),
+    (SIMULATE + " --times 1,0", "--times must increase, got 1,0"),
+    (SIMULATE + " --times 0,0", "--times must increase, got 0,0"),
+    (SIMULATE + " --times inf", "--times takes numbers"),
+    (SIMULATE + " --times 0,1 --seed one", "--seed"),
+    (SIMULATE + " --times 0,1 --from {d}/gone.npz", "{d}/gone.npz: no such file"),
+    (SIMULATE + " --times 0,1 --from {d}/line.npz", "--from {d}/line.npz"),
+    (SIMULATE + " --times 0.5,1 --from {data}", "--from {data}: time 0.5 was not observed"),
+]
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory) -> dict[str, Path]:
+    """Good data, a good run of it, and files that are bad in one way each."""
+    d = tmp_path_factory.mktemp("shelf")
+    data = write(d / "data.npz")
+    succeed("fit", data, "--out", d / "run", "--method", "nearest")
+    (d / "note.txt").write_text("a note")
+    (d / "broken.npz").write_bytes(data.read_bytes()[:200])
+    (d / "broken.csv").write_text("x,y\n1,2\n")
+    write(d / "once.npz", t=np.zeros(len(X)))
+    write(d / "point.npz", x=np.ones_like(X))
+    write(d / "line.npz", x=X[:, 0])
+    write(d / "before.npz", t=T - 100.0)
+    return {"d": d, "data": data, "run": d / "run"}
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD)
+def test_bad_arguments_are_refused_in_one_line(shelf, arguments, words):
+    before = sorted(shelf["d"].rglob("*"))
+    message = refused(*(part.format(**shelf) for part in arguments.split()))
+    assert words.format(**shelf) in message
+    assert sorted(shelf["d"].rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("split.npz", None, "split.npz: cannot be read"),
+        ("split.npz", b"PK\x03\x04", "split.npz: cannot be read"),
+        ("split.npz", b"text", "split.npz: cannot be read"),
+        ("header.json", b"{", "header.json is not JSON"),
+        ("arrays.npz", b"PK", "the run is damaged"),
+    ],
+)
+def test_a_damaged_run_is_named(still, name, content, words):
+    (still / name).unlink()
+    if content is not None:
+        (still / name).write_bytes(content)
+    message = refused("evaluate", still)
+    assert str(still) in message
+    assert words in message
+
+
+def test_a_damaged_plan_is_named(still, data):
+    (still / "plan.json").write_text("{")
+    arguments = ("fit", data, "--out", still, "--method", "nearest", "--resume")
+    assert str(still / "plan.json") in refused(*arguments)
+
+
+@pytest.mark.parametrize("source", [{}, {"demo": True}])
+def test_a_run_without_a_record_of_its_data_is_not_evaluated(still, source):
+    fit = sf.load(still)
+    fit.source = source
+    fit.save(still, overwrite=True)
+    assert f"{still} was not made by `stitchflow fit`" in refused("evaluate", still)
+
+
+# The program itself
+
+
+@pytest.mark.parametrize("name", ["data[bold].npz", "a[/b].npz", "a:smile:.npz"])
+def test_paths_are_printed_as_they_are(tmp_path, data, name):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    data.rename(path)
+    text = succeed("fit", path, "--out", tmp_path / "run", "--method", "nearest")
+    assert name in text.replace("\n", "")
+
+
+def test_an_interrupted_command_says_so(data, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_tables, "read_table", interrupt)
+    code, _, err = stitchflow("fit", data, "--out", tmp_path / "run")
+    assert (code, err) == (1, "stitchflow: interrupted\n")
+
+
+def test_debugging_shows_where_it_failed(tmp_path, monkeypatch):
+    monkeypatch.setenv("STITCHFLOW_DEBUG", "1")
+    with pytest.raises(ValueError, match="no such file"):
+        cli.main(["fit", str(tmp_path / "gone.npz"), "--out", str(tmp_path / "run")])
+
+
+def test_an_error_of_the_program_is_not_called_bad_input(data, tmp_path, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(_tables, "read_table", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["fit", str(data), "--out", str(tmp_path / "run")])
+
+
+def process(folder, *arguments) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "stitchflow.cli", *map(str, arguments)]
+    env = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+
+def test_a_real_process_fits_and_keeps_its_compilations(tmp_path, data):
+    done = process(tmp_path, "fit", data, "--out", tmp_path / "run", *QUICK)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "finished 5 steps" in done.stdout
+    assert sf.load(tmp_path / "run").steps == 5
+    assert any((tmp_path / "cache" / "stitchflow" / "xla").iterdir())
+
+
+def test_a_real_process_refuses_in_one_line(tmp_path):
+    done = process(tmp_path, "fit", tmp_path / "gone.npz", "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert done.stderr == f"stitchflow: {tmp_path / 'gone.npz'}: no such file\n"
+    assert done.stdout == ""

@@ -1,0 +1,334 @@
+"""Data files: what each kind holds, what each option means, and what is refused in one sentence."""
+
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stitchflow._tables import Columns, DataFile, read_table
+
+N = 12
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 2))
+T = np.tile([2.0, 0.0, 0.5], N // 3)  # times in no order, so that rows have to be followed
+W = RNG.uniform(1.0, 2.0, N)
+ID = np.repeat(np.arange(N // 3), 3)
+GROUP = np.array(["left", "right"] * (N // 2))
+FRAME = pd.DataFrame(
+    {"day": T, "a": X[:, 0], "b": X[:, 1], "mass": W, "cell": ID, "donor": GROUP, "T": T}
+)
+NAMED = {"time": "day", "weight": "mass", "id": "cell", "group": "donor"}
+
+
+def npz(folder, **arrays):
+    np.savez(folder / "data.npz", **{"x": X, "t": T} | arrays)
+    return folder / "data.npz"
+
+
+def table(folder, ending, frame=FRAME):
+    path = folder / f"data.{ending}"
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    return path
+
+
+def h5ad(folder, **obs):
+    anndata = pytest.importorskip("anndata")
+    frame = pd.DataFrame({"day": T, "mass": W, "cell": ID, "donor": GROUP} | obs)
+    frame.index = frame.index.astype(str)
+    adata = anndata.AnnData(np.hstack([X, X, X]), obs=frame, obsm={"X_pca": X, "X_umap": X[:, :1]})
+    adata.write_h5ad(folder / "data.h5ad")
+    return folder / "data.h5ad"
+
+
+def check_rows(file: DataFile, x=X):
+    """Every individual came with its own time."""
+    data = file.snapshots
+    np.testing.assert_allclose(data.x, x[data.rows])
+    np.testing.assert_array_equal(data.times[data.index], T[data.rows])
+    assert data.times.tolist() == [0.0, 0.5, 2.0]
+    assert data.counts.tolist() == [4, 4, 4]
+
+
+def check_labels(file: DataFile):
+    data = file.snapshots
+    assert data.ids.tolist() == ID[data.rows].tolist()
+    assert data.groups.tolist() == GROUP[data.rows].tolist()
+    for k in range(3):
+        expected = W[data.rows[data.slice(k)]]
+        np.testing.assert_allclose(data.cloud_weights(k), expected / expected.mean())
+
+
+def test_an_npz_needs_x_and_t_only(tmp_path):
+    file = read_table(npz(tmp_path))
+    check_rows(file)
+    assert file.snapshots.ids is None
+    assert file.snapshots.groups is None
+    assert (file.snapshots.weights == 1.0).all()
+    assert file.train_rows is None
+    assert file.test_rows is None
+
+
+def test_an_npz_may_carry_weights_ids_and_groups(tmp_path):
+    check_labels(read_table(npz(tmp_path, w=W, id=ID, group=GROUP)))
+
+
+def test_the_arrays_of_an_npz_may_have_other_names(tmp_path):
+    arrays = {"pca": X[:, ::-1], "day": T + 1, "mass": W, "cell": ID, "donor": GROUP}
+    file = read_table(npz(tmp_path, **arrays), Columns(rep="pca", **NAMED))
+    check_labels(file)
+    np.testing.assert_array_equal(file.snapshots.x, X[file.snapshots.rows, ::-1])
+    assert file.snapshots.times.tolist() == [1.0, 1.5, 3.0]
+
+
+def test_one_column_of_numbers_is_one_dimension(tmp_path):
+    assert read_table(npz(tmp_path, x=X[:, 0])).snapshots.dim == 1
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "CSV"])
+def test_a_table_takes_every_other_number_as_a_dimension(tmp_path, ending):
+    path = table(tmp_path, ending.lower())
+    path = path.rename(tmp_path / f"renamed.{ending}")
+    file = read_table(path, Columns(**NAMED))
+    assert file.snapshots.dim == 3  # a, b and T; the donor is text
+    check_rows(file, np.column_stack([X, T]))
+    check_labels(file)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_columns_of_a_table_are_chosen_and_ordered(tmp_path, ending):
+    file = read_table(table(tmp_path, ending), Columns(time="T", features=("b", "a")))
+    check_rows(file, X[:, ::-1])
+
+
+def test_a_table_without_time_key_has_its_time_in_t(tmp_path):
+    frame = FRAME[["a", "b"]].assign(t=T)
+    check_rows(read_table(table(tmp_path, "csv", frame)))
+
+
+def test_an_h5ad_gives_its_principal_components(tmp_path):
+    file = read_table(h5ad(tmp_path), Columns(**NAMED))
+    check_rows(file)
+    check_labels(file)
+
+
+@pytest.mark.parametrize(("rep", "dim"), [("X_umap", 1), ("umap", 1), ("pca", 2), ("X", 6)])
+def test_an_h5ad_gives_any_representation(tmp_path, rep, dim):
+    assert read_table(h5ad(tmp_path), Columns(time="day", rep=rep)).snapshots.dim == dim
+
+
+def test_times_of_an_h5ad_may_be_categories_of_numbers(tmp_path):
+    path = h5ad(tmp_path, stage=pd.Categorical(T.astype(str)))
+    check_rows(read_table(path, Columns(time="stage")))
+
+
+def test_the_split_of_a_file_counts_its_rows(tmp_path):
+    train, test = np.array([0, 1, 2, 9]), np.array([11, 3])
+    file = read_table(npz(tmp_path, train_idx=train, test_idx=test))
+    assert file.train_rows.tolist() == [0, 1, 2, 9]
+    assert file.test_rows.tolist() == [11, 3]
+    part = file.at_rows(file.test_rows)
+    assert sorted(part.rows.tolist()) == [3, 11]
+    np.testing.assert_array_equal(part.x, X[part.rows])
+    np.testing.assert_array_equal(part.times[part.index], T[part.rows])
+
+
+def test_rows_of_one_time_leave_that_time_only(tmp_path):
+    part = read_table(npz(tmp_path, id=ID)).at_rows(np.flatnonzero(T == 0.5))
+    assert part.times.tolist() == [0.5]
+    assert part.ids.tolist() == [0, 1, 2, 3]
+
+
+def test_the_hash_follows_the_content(tmp_path):
+    first = read_table(npz(tmp_path))
+    assert read_table(npz(tmp_path)).sha256 == first.sha256
+    assert read_table(npz(tmp_path, x=X + 1)).sha256 != first.sha256
+
+
+def refused(path, *words, columns=None):
+    """The one sentence, which names the file."""
+    with pytest.raises(ValueError, match=re.escape(str(path))) as error:
+        read_table(path, columns)
+    message = str(error.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    refused(tmp_path / "gone.npz", "no such file")
+    refused(tmp_path, "no such file")
+
+
+@pytest.mark.parametrize(("name", "word"), [("data.txt", "'.txt'"), ("data", "without ending")])
+def test_other_endings_are_refused_with_those_there_are(tmp_path, name, word):
+    (tmp_path / name).write_text("0")
+    refused(tmp_path / name, word, ".npz, .csv, .parquet, .h5ad")
+
+
+@pytest.mark.parametrize("left", [0, 300, -30])
+def test_a_truncated_npz_is_named(tmp_path, left):
+    path = npz(tmp_path)
+    path.write_bytes(path.read_bytes()[:left])
+    refused(path, "not a readable .npz file")
+
+
+def test_an_npz_with_damaged_arrays_is_named(tmp_path):
+    path = tmp_path / "data.npz"
+    np.savez_compressed(path, x=X, t=T)
+    raw = bytearray(path.read_bytes())
+    raw[100:160] = b"\x77" * 60
+    path.write_bytes(raw)
+    refused(path, "not a readable .npz file")
+
+
+def test_text_or_a_single_array_is_not_an_npz(tmp_path):
+    path = tmp_path / "data.npz"
+    path.write_text("x,t\n0,1\n")
+    refused(path, "not a readable .npz file")
+    with open(path, "wb") as file:
+        np.save(file, X)
+    refused(path, "not a readable .npz file")
+
+
+@pytest.mark.parametrize("key", ["x", "t", "id", "train_idx"])
+def test_pickled_objects_are_refused(tmp_path, key):
+    refused(npz(tmp_path, **{key: np.array([{}] * N, object)}), "pickled objects")
+
+
+@pytest.mark.parametrize(
+    ("columns", "key"),
+    [
+        ({"rep": "pca"}, "pca"),
+        ({"time": "day"}, "day"),
+        ({"weight": "mass"}, "mass"),
+        ({"id": "cell"}, "cell"),
+        ({"group": "donor"}, "donor"),
+    ],
+)
+def test_a_missing_array_is_named_beside_those_there_are(tmp_path, columns, key):
+    refused(npz(tmp_path), f"no array {key!r}", "holds x, t", columns=Columns(**columns))
+
+
+def test_an_npz_has_no_columns_to_choose(tmp_path):
+    refused(npz(tmp_path), "--columns", columns=Columns(features=("a",)))
+
+
+@pytest.mark.parametrize("name", ["train_idx", "test_idx"])
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([0, N], f"row numbers below {N}, got 0..{N}"),
+        ([-1, 3], f"row numbers below {N}, got -1..3"),
+        ([0.0, 1.0], "a list of row numbers, got float64 (2,)"),
+        ([True] * N, "a list of row numbers, got bool"),
+        ([[0], [1]], "a list of row numbers, got int64 (2, 1)"),
+        (np.array([], int), "a list of row numbers, got int64 (0,)"),
+    ],
+)
+def test_wrong_row_numbers_are_named(tmp_path, name, rows, words):
+    refused(npz(tmp_path, **{name: np.array(rows)}), name, words)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"t": np.array(["early"] * N)}, "t must be numbers"),
+        ({"t": np.where(T == 2.0, np.nan, T)}, "t must be finite"),
+        ({"t": T[:-1]}, f"t must have one entry per row ({N},), got ({N - 1},)"),
+        ({"x": np.where(np.arange(N)[:, None] == 7, np.nan, X)}, "NaN or infinity in row 7"),
+        ({"x": np.where(np.arange(N)[:, None] % 5 == 0, np.inf, X)}, "in rows 0, 5, 10"),
+        ({"x": np.array([["a", "b"]] * N)}, "x must be numeric"),
+        ({"x": np.zeros((N, 2, 2))}, f"got shape ({N}, 2, 2)"),
+        ({"x": X[:0], "t": T[:0]}, "non-empty"),
+        ({"w": -W}, "weights must be finite and not negative"),
+        ({"w": np.zeros(N)}, "all zero within a time"),
+        ({"id": ID[:3]}, "ids must have one entry per row"),
+        ({"group": GROUP[:3]}, "groups must have one entry per row"),
+    ],
+)
+def test_bad_arrays_are_named(tmp_path, arrays, words):
+    refused(npz(tmp_path, **arrays), words)
+
+
+COLUMNS = "columns are day, a, b, mass, cell, donor, T"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({}, f"no column 't'; {COLUMNS}"),
+        ({"time": "hour"}, f"no column 'hour'; {COLUMNS}"),
+        ({"features": ("a", "c")}, f"no column 'c'; {COLUMNS}"),
+        ({"weight": "w"}, f"no column 'w'; {COLUMNS}"),
+        ({"id": "i"}, f"no column 'i'; {COLUMNS}"),
+        ({"group": "g"}, f"no column 'g'; {COLUMNS}"),
+        ({"time": "donor"}, "column 'donor' must hold numbers, got"),
+        ({"features": ("a", "donor")}, "column 'donor' must hold numbers, got"),
+        ({"weight": "donor"}, "weights must be numbers"),
+        ({"rep": "X_pca"}, "--rep"),
+    ],
+)
+def test_bad_columns_of_a_table_are_named(tmp_path, ending, columns, words):
+    columns = ({"time": "day"} if columns else {}) | columns
+    refused(table(tmp_path, ending), words, columns=Columns(**columns))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_an_empty_cell_of_a_table_is_found_by_its_row(tmp_path, ending):
+    frame = FRAME.assign(a=np.where(np.arange(N) == 4, np.nan, X[:, 0]))
+    refused(table(tmp_path, ending, frame), "in row 4", columns=Columns(**NAMED))
+
+
+def test_a_table_of_text_has_nothing_to_fit(tmp_path):
+    frame = pd.DataFrame({"t": T, "name": GROUP})
+    refused(table(tmp_path, "csv", frame), "no numeric columns beside 't'")
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00PK"])
+def test_an_unreadable_table_is_named(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    refused(tmp_path / name, "not a readable table")
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({}, "--time-key is needed; obs holds day, mass, cell, donor"),
+        ({"time": "hour"}, "no 'hour' in obs, which holds day, mass, cell, donor"),
+        ({"time": "day", "weight": "w"}, "no 'w' in obs"),
+        ({"time": "day", "id": "i"}, "no 'i' in obs"),
+        ({"time": "day", "group": "g"}, "no 'g' in obs"),
+        ({"time": "donor"}, "obs['donor'] must hold numbers"),
+        ({"time": "day", "rep": "tsne"}, "no representation 'tsne' in obsm, which holds X_pca"),
+        ({"time": "day", "features": ("a",)}, "--columns"),
+    ],
+)
+def test_bad_keys_of_an_h5ad_are_named(tmp_path, columns, words):
+    refused(h5ad(tmp_path), words, columns=Columns(**columns))
+
+
+def test_an_unreadable_h5ad_is_named(tmp_path):
+    pytest.importorskip("anndata")
+    (tmp_path / "data.h5ad").write_bytes(b"no")
+    refused(tmp_path / "data.h5ad", "not a readable .h5ad file", columns=Columns(time="day"))
+
+
+@pytest.mark.parametrize(
+    ("ending", "package", "extra"),
+    [("csv", "pandas", "data"), ("parquet", "pandas", "data"), ("h5ad", "anndata", "anndata")],
+)
+def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, ending, package, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    (tmp_path / f"data.{ending}").write_text("")
+    refused(tmp_path / f"data.{ending}", f"needs {package}; install stitchflow[{extra}]")
+
+
+def test_columns_survive_json():
+    columns = Columns(features=("a", "b"), **NAMED)
+    entry = vars(columns) | {"features": ["a", "b"]}
+    assert Columns.stored(entry) == columns
+    assert Columns.stored({}) == Columns()
