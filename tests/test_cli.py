@@ -22,7 +22,7 @@ N = 20
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(N, 2)) + t for t in TIMES])
 T = np.repeat(TIMES, N)
-QUICK = "--set steps=5 --set particles=10 --set nodes=12 --set hidden=8".split()
+QUICK = [f"--set={pair}" for pair in ("steps=5", "particles=10", "nodes=12", "hidden=8")]
 FIELDS = (
     "task method seed protocol metric time value floor seconds_train seconds_total steps version"
 )
@@ -37,9 +37,9 @@ class Outcome(NamedTuple):
 def stitchflow(*arguments) -> Outcome:
     """A command, run in this process."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        with pytest.raises(SystemExit) as end:
-            cli.main([str(argument) for argument in arguments])
+    capture = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+    with capture[0], capture[1], pytest.raises(SystemExit) as end:
+        cli.main([str(argument) for argument in arguments])
     return Outcome(end.value.code, out.getvalue(), err.getvalue())
 
 
@@ -87,6 +87,11 @@ def value(rows, protocol, time, metric="w1") -> float:
 def write(path: Path, **arrays) -> Path:
     np.savez(path, **{"x": X, "t": T} | arrays)
     return path
+
+
+def learned(run) -> str:
+    """The hash of everything a fit found."""
+    return json.loads((run / "header.json").read_text())["arrays_sha256"]
 
 
 def split_of(run) -> tuple[set, set]:
@@ -194,13 +199,12 @@ def test_settings_reach_the_method(stitched):
 
 
 def test_the_same_seed_gives_the_same_values_and_another_does_not(stitched, tmp_path):
-    found = {}
     for seed in (3, 4):
-        run = tmp_path / f"run{seed}"
-        succeed("fit", stitched.parent / "data.npz", "--out", run, "--seed", seed, *QUICK)
-        found[seed] = values(scores(run))
-    assert found[3] == values(scores(stitched))
-    assert found[4] != found[3]
+        arguments = ("--out", tmp_path / f"{seed}", "--seed", seed, *QUICK)
+        succeed("fit", stitched.parent / "data.npz", *arguments)
+    assert values(scores(tmp_path / "3")) == values(scores(stitched))
+    assert learned(tmp_path / "3") == learned(stitched)
+    assert learned(tmp_path / "4") != learned(stitched)
 
 
 @pytest.mark.parametrize(
@@ -222,9 +226,9 @@ def test_methods_and_terms_are_chosen(tmp_path, data, arguments, name, terms):
     succeed("fit", data, "--out", run, *arguments.split(), *(QUICK if terms else ()))
     fit = sf.load(run)
     assert fit.method.name == name
-    assert {row["method"] for row in scores(run)} == {name}
     if terms is None:
         assert fit.energy is None
+        assert {row["method"] for row in scores(run)} == {name}
     else:
         assert [type(term).__name__ for term in fit.energy.terms] == terms
         assert fit.energy.time_varying == (name == "stitching-varying")
@@ -283,16 +287,15 @@ def test_only_held_out_times_are_set_aside_without_a_fraction(tmp_path, data):
 
 
 def test_the_split_of_the_file_is_used(tmp_path):
-    order = RNG.permutation(len(X))
-    train, test = np.sort(order[:50]), np.sort(order[50:70])
+    rows = np.arange(len(X))
+    train, test = rows[rows % 4 > 1], rows[rows % 4 == 0]  # and a quarter that is neither
     path = write(tmp_path / "split.npz", train_idx=train, test_idx=test)
     run = tmp_path / "run"
     succeed("fit", path, "--out", run, "--method", "nearest")
     assert split_of(run) == (set(train), set(test))
     first, second = (X[test[T[test] == t]] for t in TIMES[:2])
-    rows = scores(run)
-    if len(first) == len(second):
-        assert value(rows, "one-step", 1.0) == pytest.approx(metrics.w1(first, second))
+    got = value(scores(run), "one-step", 1.0)
+    assert got == pytest.approx(metrics.w1(first, second), rel=1e-5)
     sampled = np.asarray(sf.load(run).flow.sample([0.0], 200)[0])
     assert set(map(tuple, sampled)) <= set(map(tuple, X[train].astype(sampled.dtype)))
 
@@ -354,7 +357,7 @@ def test_resuming_a_finished_run_changes_no_value(stitched, tmp_path):
     run = shutil.copytree(stitched, tmp_path / "run")
     arguments = ("fit", stitched.parent / "data.npz", "--out", run, "--seed", 3, *QUICK)
     succeed(*arguments, "--resume")
-    assert values(scores(run)) == values(scores(stitched))
+    assert learned(run) == learned(stitched)
 
 
 def test_a_stopped_run_goes_on_where_it_stopped(stitched, tmp_path, monkeypatch):
@@ -373,7 +376,7 @@ def test_a_stopped_run_goes_on_where_it_stopped(stitched, tmp_path, monkeypatch)
     assert "interrupted after 3 of 5 steps" in succeed(*arguments)
     assert "finished 5 steps" in succeed(*arguments, "--resume")
     assert looked == [0, 1, 2, 3, 3, 4]
-    assert values(scores(run)) == values(scores(stitched))
+    assert learned(run) == learned(stitched)
     assert not (run / "checkpoint.npz").exists()
 
 

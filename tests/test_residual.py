@@ -72,14 +72,13 @@ def ou_energy(rate: float, beta: float) -> Energy:
 def test_the_exact_ou_flow_has_no_residual_to_the_order_of_the_scheme(x64, name, alpha, uneven):
     """N(m(t), beta/rate) solves the flow; R falls as h^(2 p) for a scheme of order p."""
     rate, beta = 1.7, 0.4
-    residual, energy = VelocityResidual(SCHEMES[name], alpha=alpha), ou_energy(rate, beta)
+    residual = VelocityResidual(SCHEMES[name], alpha=alpha, stations=1000)
+    energy = ou_energy(rate, beta)
     at = jax.jit(lambda curve: residual(curve, energy, jax.random.key(0)))
     h = np.sqrt(beta / rate)
     values = [float(at(ou_curve(k, rate, h, uneven))) for k in (21, 41, 81)]
-    # By Monte Carlo both ends of a trapezoid are charged with their own residual: first order.
-    order = 1 if name == "trapezoid" and alpha == 1.0 else ORDERS[name]
     slopes = np.log2(np.array(values[:-1]) / np.array(values[1:]))
-    np.testing.assert_allclose(slopes, 2 * order, atol=0.25)
+    np.testing.assert_allclose(slopes, 2 * ORDERS[name], atol=0.25)
 
 
 def test_another_energy_has_a_residual(x64):
@@ -149,6 +148,19 @@ def test_monte_carlo_is_unbiased(x64):
     exact = 0.8 * jnp.trapezoid(gap**2 * jnp.exp(field.log_density), grid[:, 0])
     error = 4.0 * float(estimates.std()) / np.sqrt(20_000)
     assert float(estimates.mean()) == pytest.approx(float(exact), abs=error)
+
+
+def test_random_intervals_are_unbiased(x64):
+    """The mean over draws of three intervals out of four is that of all four."""
+    curve, energy = small_problem()
+    mean = lambda stations: jax.jit(
+        lambda keys: jax.vmap(
+            lambda k: VelocityResidual(alpha=1.0, stations=stations)(curve, energy, k)
+        )(keys)
+    )(jax.random.split(jax.random.key(0), 4000))
+    some, every = mean(3), mean(4)
+    error = 4.0 * float(jnp.hypot(some.std(), every.std())) / np.sqrt(4000)
+    assert float(some.mean()) == pytest.approx(float(every.mean()), abs=error)
 
 
 def test_kinetic_divides_the_energy(x64):

@@ -17,7 +17,8 @@ class Curve(eqx.Module):
     r"""$\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, particles linear between nodes.
 
     Weights and bandwidth do not move in time, so the kernel-averaged velocity transports the
-    density exactly (Claim 1). Each of the three can be frozen.
+    density exactly (Claim 1). Each of the three can be frozen; the bandwidth never falls below
+    `least_bandwidth` (one number, or one per dimension).
     """
 
     particles: Float[Array, "k n d"]
@@ -59,7 +60,8 @@ class Curve(eqx.Module):
     @property
     def bandwidth(self) -> Float[Array, ...]:
         raw = self.raw_bandwidth
-        least = jnp.broadcast_to(jnp.asarray(self.least_bandwidth, raw.dtype), raw.shape)
+        least = jnp.asarray(self.least_bandwidth, raw.dtype)
+        least = jnp.broadcast_to(least, raw.shape) if raw.ndim else least.max()
         return least + jax.nn.softplus(raw if self.learn_bandwidth else jax.lax.stop_gradient(raw))
 
     @property

@@ -5,9 +5,8 @@ $$R_{vel} = \int_0^T E_{\rho_t}\bigl|v_t + \nabla\,\delta F/\delta\rho_t\bigr|^2
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,76 +20,78 @@ from stitchflow._kde import Field, over_stations
 from stitchflow._types import Scalar, check_count, check_number
 
 
-class Stations(NamedTuple):
-    """Where in time the residual is looked at, and how much time each place stands for."""
+class Intervals(NamedTuple):
+    """Stretches between neighbouring nodes, and how much time each stands for."""
 
-    times: Float[Array, " s"]
-    centres: Float[Array, "s n d"]
-    velocities: Float[Array, "s n d"]
-    durations: Float[Array, " s"]
+    start: Float[Array, " i"]
+    step: Float[Array, " i"]
+    left: Float[Array, "i n d"]
+    right: Float[Array, "i n d"]
+    duration: Float[Array, " i"]
+
+    @staticmethod
+    def of(curve: Curve) -> Intervals:
+        x = curve.positions
+        return Intervals(curve.nodes[:-1], curve.steps, x[:-1], x[1:], curve.steps)
+
+    @property
+    def velocities(self) -> Float[Array, "i n d"]:
+        return (self.right - self.left) / self.step[:, None, None]
+
+    def at(self, share: float) -> tuple[Float[Array, " i"], Float[Array, "i n d"]]:
+        """Times and particles a share of the way through."""
+        return self.start + share * self.step, (1.0 - share) * self.left + share * self.right
+
+    def some(self, number: int, key: Array) -> Intervals:
+        """One random interval out of each of `number` stretches, standing for all of them."""
+        total = self.start.shape[0]
+        if total <= number:
+            return self
+        edges = np.linspace(0, total, number + 1).round().astype(np.int32)
+        pick = jax.random.randint(key, (number,), jnp.asarray(edges[:-1]), jnp.asarray(edges[1:]))
+        chosen = Intervals(*(part[pick] for part in self))
+        sizes = jnp.asarray(np.diff(edges), chosen.duration.dtype)
+        return chosen._replace(duration=chosen.duration * sizes)
 
 
 class Scheme(eqx.Module):
-    """A rule that discretises one interval between nodes."""
+    """A rule that discretises an interval: the places in it whose gradients are averaged."""
 
-    @abstractmethod
+    places: ClassVar[tuple[float, ...]]
+
     def average(self, curve: Curve, gradient: Callable) -> Float[Array, "i n d"]:
-        """The energy gradient each interval is charged with; `gradient(times, centres)`."""
-
-    @abstractmethod
-    def stations(self, curve: Curve) -> Stations:
-        """The places at which a Monte Carlo estimate draws its points."""
-
-
-def _velocities(curve: Curve) -> Float[Array, "i n d"]:
-    x = curve.positions
-    return (x[1:] - x[:-1]) / curve.steps[:, None, None]
+        """The mean of `gradient(times, centres)` over the places of every interval."""
+        intervals = Intervals.of(curve)
+        values = [gradient(*intervals.at(place)) for place in self.places]
+        return sum(values[1:], values[0]) / len(values)
 
 
 class Forward(Scheme):
     """Forward Euler: the gradient at the left end. First order."""
 
-    def average(self, curve: Curve, gradient: Callable) -> Array:
-        return gradient(curve.nodes[:-1], curve.positions[:-1])
-
-    def stations(self, curve: Curve) -> Stations:
-        return Stations(curve.nodes[:-1], curve.positions[:-1], _velocities(curve), curve.steps)
+    places: ClassVar = (0.0,)
 
 
 class Backward(Scheme):
     """Backward Euler: the gradient at the right end. First order."""
 
-    def average(self, curve: Curve, gradient: Callable) -> Array:
-        return gradient(curve.nodes[1:], curve.positions[1:])
-
-    def stations(self, curve: Curve) -> Stations:
-        return Stations(curve.nodes[1:], curve.positions[1:], _velocities(curve), curve.steps)
+    places: ClassVar = (1.0,)
 
 
 class Midpoint(Scheme):
     """The gradient half-way, where the chord is the velocity. Second order."""
 
-    def average(self, curve: Curve, gradient: Callable) -> Array:
-        stations = self.stations(curve)
-        return gradient(stations.times, stations.centres)
-
-    def stations(self, curve: Curve) -> Stations:
-        t, x = curve.nodes, curve.positions
-        middle = 0.5 * (x[1:] + x[:-1])
-        return Stations(0.5 * (t[1:] + t[:-1]), middle, _velocities(curve), curve.steps)
+    places: ClassVar = (0.5,)
 
 
 class Trapezoid(Scheme):
     """The mean of the gradients at both ends. Second order; the paper's choice."""
 
-    def average(self, curve: Curve, gradient: Callable) -> Array:
-        g = gradient(curve.nodes, curve.positions)
-        return 0.5 * (g[1:] + g[:-1])
+    places: ClassVar = (0.0, 1.0)
 
-    def stations(self, curve: Curve) -> Stations:
-        left, right = Forward().stations(curve), Backward().stations(curve)
-        both = Stations(*(jnp.concatenate(pair) for pair in zip(left, right, strict=True)))
-        return both._replace(durations=0.5 * both.durations)
+    def average(self, curve: Curve, gradient: Callable) -> Float[Array, "i n d"]:
+        g = gradient(curve.nodes, curve.positions)  # neighbours share a node: once is enough
+        return 0.5 * (g[1:] + g[:-1])
 
 
 class VelocityResidual(eqx.Module):
@@ -145,28 +146,27 @@ class VelocityResidual(eqx.Module):
         gap = moves + step * self.scheme.average(curve, gradient) / self.kinetic
         return ((gap**2).sum(-1) / curve.steps[:, None] @ curve.weights).sum()
 
-    def _some(self, all_: Stations, key: Array) -> Stations:
-        """One random station out of each of `stations` stretches, standing for all of them."""
-        s = all_.times.shape[0]
-        if s <= self.stations:
-            return all_
-        edges = np.linspace(0, s, self.stations + 1).round().astype(np.int32)
-        sizes = np.diff(edges)
-        pick = jax.random.randint(key, sizes.shape, jnp.asarray(edges[:-1]), jnp.asarray(edges[1:]))
-        some = Stations(*(part[pick] for part in all_))
-        return some._replace(durations=some.durations * jnp.asarray(sizes, some.durations.dtype))
-
     def monte_carlo(self, curve: Curve, energy: Energy, key: Array) -> Scalar:
-        """The same integral under the kernel density, one draw per particle and station."""
-        choose, key = jax.random.split(key)
-        times, centres, velocities, durations = self._some(self.scheme.stations(curve), choose)
-        noise = jax.random.normal(key, centres.shape, centres.dtype)
-        n, d = centres.shape[1:]
-        x = centres + jnp.broadcast_to(curve.bandwidth, (n, d))[None] * noise
-        fields = over_stations(
-            lambda c, v, y: curve.kde(c).field(y, v), n, n, centres, velocities, x
-        )
-        assert fields.velocity is not None
-        gradient = energy.gradient(x, times, curve.cloud(centres), fields)
-        gap = fields.velocity + gradient / self.kinetic
-        return durations @ ((gap**2).sum(-1) @ curve.weights)
+        """The same integral under the kernel density, one draw per particle and interval.
+
+        A scheme with two places uses the same draw at both, which keeps its order.
+        """
+        choose, draw = jax.random.split(key)
+        intervals = Intervals.of(curve).some(self.stations, choose)
+        velocities = intervals.velocities
+        n, d = curve.particles.shape[1:]
+        noise = jax.random.normal(draw, velocities.shape, velocities.dtype)
+        offset = jnp.broadcast_to(curve.bandwidth, (n, d))[None] * noise
+
+        def gap(place: float) -> Float[Array, "i n d"]:
+            times, centres = intervals.at(place)
+            x = centres + offset
+            at = lambda c, v, y: curve.kde(c).field(y, v)
+            fields = over_stations(at, n, n, centres, velocities, x)
+            assert fields.velocity is not None
+            gradient = energy.gradient(x, times, curve.cloud(centres), fields)
+            return fields.velocity + gradient / self.kinetic
+
+        gaps = [gap(place) for place in self.scheme.places]
+        mean = sum(gaps[1:], gaps[0]) / len(gaps)
+        return intervals.duration @ ((mean**2).sum(-1) @ curve.weights)

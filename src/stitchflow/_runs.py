@@ -226,7 +226,7 @@ def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots]:
 
 def _read_split(path: Path) -> Split:
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             return Split(stored["train"], stored["test"])
     except (zipfile.BadZipFile, OSError, ValueError, KeyError) as error:
         raise ValueError(f"{path}: cannot be read ({error})") from None

@@ -200,6 +200,7 @@ class Stitching(Method):
             "energy": terms,
             "units": asdict(flow.units),
             "nodes": flow.curve.times,
+            "least_bandwidth": flow.curve.least_bandwidth,
         }
         return Packed(header, named_arrays((flow.curve, flow.energy)))
 
@@ -225,6 +226,7 @@ class Stitching(Method):
                 for n in ("particles", "log_weights", "raw_bandwidth")
             ),
             times=tuple(header["nodes"]),
+            least_bandwidth=tuple(header["least_bandwidth"]),
         )
         curve, ready = with_arrays((curve, ready), arrays)
         return method, StitchedFlow(curve, ready, units), ready

@@ -179,7 +179,7 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
         listed = ", ".join(adata.obsm) or "nothing"
         raise ValueError(f"{path}: no representation {rep!r} in obsm, which holds {listed}")
     x = adata.X if key is None else adata.obsm[key]
-    x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)
+    x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)  # pyright: ignore
     t = _numbers(adata.obs[columns.time], f"{path}: obs[{columns.time!r}]")
     pick = lambda name: None if name is None else adata.obs[name].to_numpy()
     return {

@@ -206,6 +206,8 @@ def main(arguments: list[str] | None = None) -> Any:
     """Run a command: 0 on success, 2 with one line on bad input, 1 otherwise."""
     try:
         code = app(args=arguments, standalone_mode=False)
+        if code == 130:  # typer's word for Ctrl-C
+            raise KeyboardInterrupt
     except (typer.Abort, KeyboardInterrupt):
         print("stitchflow: interrupted", file=sys.stderr)
         code = 1

@@ -1,0 +1,181 @@
+"""Plots: drawn on the Axes they are given, with the numbers of the fit."""
+
+import subprocess
+import sys
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+import stitchflow as sf
+from stitchflow import pl
+
+DIMS = [1, 2, 5]
+TIMES = [0.0, 0.4, 1.0]
+N = 25
+
+
+def drifting(dim: int) -> sf.Snapshots:
+    rng = np.random.default_rng(0)
+    return sf.Snapshots.from_arrays([rng.normal(size=(N, dim)) + t for t in TIMES], TIMES)
+
+
+@pytest.fixture(scope="module", params=DIMS, ids=lambda dim: f"{dim}-D")
+def fitted(request) -> tuple[sf.Fit, sf.Snapshots]:
+    data = drifting(request.param)
+    method = sf.Stitching(
+        sf.Potential(hidden=(8,), time_varying=request.param == 2) + sf.Entropy(),
+        particles=10,
+        nodes=12,
+        optimiser=sf.Optimiser(steps=5),
+    )
+    return sf.fit(data, method, progress=False), data
+
+
+@pytest.fixture(scope="module")
+def still() -> tuple[sf.Fit, sf.Snapshots]:
+    data = drifting(2)
+    return sf.fit(data, sf.Nearest(), progress=False), data
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_shown(monkeypatch):
+    """An unusual backend, which no plot may leave, and no window."""
+    plt.switch_backend("svg")
+
+    def forbidden(*_, **__):
+        raise AssertionError("a plot showed itself or switched the backend")
+
+    monkeypatch.setattr(plt, "show", forbidden)
+    monkeypatch.setattr(plt, "switch_backend", forbidden)
+    monkeypatch.setattr(matplotlib, "use", forbidden)
+    yield
+    assert matplotlib.get_backend() == "svg"
+    plt.close("all")
+
+
+PLOTS = {
+    "snapshots": lambda fit, data, **ax: pl.snapshots(data, **ax),
+    "snapshots with a fit": lambda fit, data, **ax: pl.snapshots(data, fit, **ax),
+    "landscape": lambda fit, data, **ax: pl.landscape(fit, data, grid=12, **ax),
+    "landscape at a time": lambda fit, data, **ax: pl.landscape(fit, data, t=0.2, grid=12, **ax),
+    "trajectories": lambda fit, data, **ax: pl.trajectories(fit, data.cloud(0), TIMES, n=7, **ax),
+    "history": lambda fit, data, **ax: pl.history(fit, **ax),
+}
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_draws_on_the_axes_it_is_given(fitted, name):
+    figure, (ax, other) = plt.subplots(ncols=2)
+    assert PLOTS[name](*fitted, ax=ax) is ax
+    figure.canvas.draw()
+    assert ax.has_data()
+    assert ax.get_title()
+    assert ax.get_xlabel()
+    assert ax.get_ylabel()
+    assert not other.has_data()
+    assert plt.get_fignums() == [figure.number]
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_makes_its_own_axes_when_given_none(fitted, name):
+    ax = PLOTS[name](*fitted)
+    assert isinstance(ax, Axes)
+    assert ax.has_data()
+    assert plt.get_fignums() == [ax.figure.number]
+
+
+def test_snapshots_are_dots_and_samples_are_rings(fitted):
+    fit, data = fitted
+    ax = pl.snapshots(data, fit, n=10)
+    dots, rings = ax.collections[::2], ax.collections[1::2]
+    assert len(dots) == len(rings) == len(TIMES)
+    for k, (dot, ring) in enumerate(zip(dots, rings, strict=True)):
+        assert len(dot.get_offsets()) == len(ring.get_offsets()) == 10
+        assert set(dot.get_offsets()[:, 0].tolist()) <= set(data.cloud(k)[:, 0].tolist())
+        assert len(dot.get_facecolor()) == 1
+        assert len(ring.get_facecolor()) == 0
+    assert ax.get_ylabel() == ("jitter" if data.dim == 1 else "dimension 2")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "t = 0",
+        "t = 0.4",
+        "t = 1",
+    ]
+
+
+def test_the_landscape_is_the_centred_potential(fitted):
+    fit, data = fitted
+    ax = pl.landscape(fit, data, grid=12)
+    low, high = data.x.min(axis=0), data.x.max(axis=0)
+    if data.dim == 1:
+        (line,) = ax.lines
+        v = np.asarray(fit.energy.potential(line.get_xdata()[:, None]))
+        np.testing.assert_allclose(line.get_ydata(), v - v.mean(), rtol=1e-5)
+        left, right = line.get_xdata()[[0, -1]]
+    else:
+        assert ax.figure.axes[-1].get_ylabel() == "V"
+        left, right = ax.get_xlim()
+        bottom, top = ax.get_ylim()
+        assert bottom < low[1] < high[1] < top
+    assert left < low[0] < high[0] < right
+    varying = fit.energy.time_varying
+    assert ax.get_title() == "potential V" + (" at t = 0.4" if varying else "")
+
+
+def test_trajectories_are_the_simulated_paths(fitted):
+    fit, data = fitted
+    x0 = data.cloud(0)[:7]
+    ax = pl.trajectories(fit, x0, TIMES, key=2)
+    order = np.random.default_rng(0).permutation(7)
+    path = np.asarray(fit.flow.simulate(x0[order], TIMES, key=2))
+    assert len(ax.lines) == (len(TIMES) - 1) * 7
+    across, up = (None, 0) if data.dim == 1 else (0, 1)
+    for i, line in enumerate(ax.lines):
+        k, j = divmod(i, 7)
+        expected = TIMES[k : k + 2] if across is None else path[k : k + 2, j, across]
+        np.testing.assert_allclose(line.get_xdata(), expected)
+        np.testing.assert_allclose(line.get_ydata(), path[k : k + 2, j, up])
+
+
+def test_history_shows_divergence_and_residual(fitted):
+    fit, _ = fitted
+    ax = pl.history(fit)
+    (twin,) = [other for other in ax.figure.axes if other is not ax]
+    for axes, name in ((ax, "divergence"), (twin, "residual")):
+        (line,) = axes.lines
+        np.testing.assert_array_equal(line.get_xdata(), fit.history["step"])
+        np.testing.assert_array_equal(line.get_ydata(), fit.history[name])
+        assert axes.get_ylabel() == name
+
+
+def test_plots_draw_the_same_thing_twice(fitted):
+    fit, data = fitted
+    first, second = (pl.snapshots(data, fit, n=10, key=1) for _ in range(2))
+    for a, b in zip(first.collections, second.collections, strict=True):
+        np.testing.assert_array_equal(a.get_offsets(), b.get_offsets())
+
+
+def test_a_method_without_energy_or_history_is_named_and_leaves_no_figure(still):
+    fit, data = still
+    with pytest.raises(ValueError, match="nearest has no energy to draw"):
+        pl.landscape(fit, data)
+    with pytest.raises(ValueError, match="nearest has no history to draw"):
+        pl.history(fit)
+    assert plt.get_fignums() == []
+
+
+def test_without_matplotlib_the_extra_is_named(still, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"install stitchflow\[plot\]"):
+        pl.snapshots(still[1])
+
+
+@pytest.mark.parametrize("module", ["stitchflow", "stitchflow.pl", "stitchflow.cli"])
+def test_importing_needs_neither_matplotlib_nor_anndata_nor_pandas(module):
+    code = f"import sys, {module}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "stitchflow" in loaded
+    assert not loaded & {"matplotlib", "anndata", "pandas"}
