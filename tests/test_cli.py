@@ -373,7 +373,9 @@ def test_a_stopped_run_goes_on_where_it_stopped(stitched, tmp_path, monkeypatch)
     monkeypatch.setattr(_runs, "Checkpoint", lambda path: sf.Checkpoint(path, seconds=0.0))
     run = tmp_path / "run"
     arguments = ("fit", stitched.parent / "data.npz", "--out", run, "--seed", 3, *QUICK)
-    assert "interrupted after 3 of 5 steps" in succeed(*arguments)
+    stopped = stitchflow(*arguments)
+    assert stopped.code == 1
+    assert "interrupted after 3 of 5 steps" in stopped.out
     assert "finished 5 steps" in succeed(*arguments, "--resume")
     assert looked == [0, 1, 2, 3, 3, 4]
     assert learned(run) == learned(stitched)

@@ -164,3 +164,15 @@ def test_bad_input_is_named(make, words):
     with pytest.raises((TypeError, ValueError)) as error:
         make()
     assert words in str(error.value)
+
+
+def test_real_cells_are_fitted_and_scored(data_folder):
+    """A small fit of embryoid-body cells is already far better than standing still."""
+    file = np.load(data_folder / "eb5.npz")
+    pick = lambda rows: sf.Snapshots.from_table(file["x"][rows], file["t"][rows])
+    train, test = pick(file["train_idx"]).subsample(500), pick(file["test_idx"]).subsample(300)
+    method = sf.Stitching(particles=60, nodes=13, optimiser=sf.Optimiser(steps=400))
+    scores = sf.evaluate(sf.fit(train, method, progress=False), test, metrics=("w1",))
+    still = sf.evaluate(sf.fit(train, sf.Nearest(), progress=False), test, metrics=("w1",))
+    assert scores.mean("rollout") < 0.5 * still.mean("rollout")
+    assert scores.mean("one-step") < 0.8 * still.mean("one-step")

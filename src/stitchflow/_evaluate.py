@@ -151,7 +151,7 @@ class _Judge:
                 when = self.test.times[k]
                 warnings.warn(f"the cloud at time {when:g} is not finite; no score", stacklevel=2)
                 return {}
-            n = min(len(cloud), len(truth), MOST)
+            n = min(len(cloud), int(np.count_nonzero(weights)), MOST)
             pairs.append((self._pick(cloud, None, n, rng), self._pick(truth, weights, n, rng)))
         return self.mean_distances(pairs)
 
@@ -185,7 +185,8 @@ class _Judge:
             cloud, weights = train.cloud(j), train.cloud_weights(j)
 
             def draw(i: int, n: int) -> np.ndarray:
-                return self._pick(cloud, weights, min(n, len(cloud)), self.rng(k, i, 1))
+                n = min(n, int(np.count_nonzero(weights)))
+                return self._pick(cloud, weights, n, self.rng(k, i, 1))
 
             return self.compare(k, draw)
         truth, pairs = self.test.cloud(k), []

@@ -19,6 +19,7 @@ from stitchflow._io import HEADER, load, save, write_atomically
 from stitchflow._method import Fit, Method, check_data
 from stitchflow._methods import METHODS
 from stitchflow._optimise import Checkpoint
+from stitchflow._packing import settings_of
 from stitchflow._pair_terms import Interaction
 from stitchflow._snapshots import Snapshots
 from stitchflow._stitching import Stitching, fit
@@ -160,9 +161,14 @@ def fit_file(
         "hold_out": list(hold_out),
         "test_fraction": fraction,
         "seed": seed,
-        "method": repr(method),
+        "method": _plan_of(method),
     }
     _open_run(out, started, resume, overwrite)
+    if resume and (out / HEADER).exists():
+        before = load(out)
+        if before.status.ok:
+            before.data = train
+            return before
     checkpoint = Checkpoint(out / CHECKPOINT)
     result = fit(train, method, seed, progress=progress, checkpoint=checkpoint)
     result.source = started["data"]
@@ -171,6 +177,14 @@ def fit_file(
     if result.status.ok:  # an interrupted fit goes on from here with --resume
         checkpoint.path.unlink(missing_ok=True)
     return result
+
+
+def _plan_of(method: Method) -> dict[str, Any]:
+    """Every setting of a method, to tell whether a run is resumed with the same ones."""
+    settings = {"name": method.name, **settings_of(method, leave_out=("energy",))}
+    if isinstance(method, Stitching):
+        settings["energy"] = [[repr(term), term.settings] for term in method.energy.terms]
+    return settings
 
 
 def _open_run(out: Path, started: dict[str, Any], resume: bool, overwrite: bool) -> None:

@@ -68,7 +68,10 @@ def read_table(path: Any, columns: Columns | None = None) -> DataFile:
         rows = {name: _rows(part, name, len(snapshots.x)) for name, part in split.items()}
     except ValueError as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
-    return DataFile(path, _sha256(path), snapshots, rows["train_idx"], rows["test_idx"])
+    train, test = rows["train_idx"], rows["test_idx"]
+    if train is not None and test is not None and np.intersect1d(train, test).size:
+        raise ValueError(f"{path}: train_idx and test_idx must not share rows")
+    return DataFile(path, _sha256(path), snapshots, train, test)
 
 
 def _npz(path: Path, columns: Columns) -> dict[str, Any]:

@@ -75,7 +75,8 @@ def as_times(times: ArrayLike, name: str = "times") -> np.ndarray:
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"{name} must be a non-empty list of numbers, got shape {values.shape}")
     if not np.isfinite(values).all():
-        raise ValueError(f"{name} must be finite, got {values.tolist()}")
+        bad = rows_named(np.flatnonzero(~np.isfinite(values)))
+        raise ValueError(f"{name} must be finite, got NaN or infinity in {bad}")
     return values
 
 

@@ -121,6 +121,8 @@ def fit(
     console.print(result.summary())
     console.print(f"wrote {out}/: header.json, arrays.npz, split.npz")
     console.print(f"next: stitchflow evaluate {out}")
+    if not result.status.ok:
+        raise typer.Exit(1)
 
 
 @app.command()
