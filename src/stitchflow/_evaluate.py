@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from tqdm.auto import tqdm
 
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
@@ -92,6 +93,7 @@ def evaluate(
     metrics: Sequence[str] = tuple(DISTANCES),
     protocols: Sequence[str] = PROTOCOLS,
     key: KeyLike = 0,
+    progress: bool = False,
 ) -> Scores:
     """Score a fit on individuals it has not seen.
 
@@ -107,7 +109,7 @@ def evaluate(
     _check_names("protocols", protocols, PROTOCOLS)
     judge = _Judge(fit, test, tuple(metrics), as_key(key))
     rows = Scores()
-    for protocol in protocols:
+    for protocol in tqdm(protocols, desc="evaluate", disable=not progress, leave=False):
         try:
             scores = list(_SCORERS[protocol](judge))
         except NotAvailable:

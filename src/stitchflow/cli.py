@@ -137,7 +137,7 @@ def evaluate(
     from stitchflow._evaluate import table
 
     result, test = _runs.open_run(run, data)
-    scores, seconds = _runs.timed(score, result, test)
+    scores, seconds = _runs.timed(score, result, test, progress=sys.stderr.isatty())
     if not scores:
         raise ValueError(f"{run}: no time of the held-out data can be scored")
     if json is not None:
