@@ -27,7 +27,7 @@ docs: .venv/test.done
 	$(BIN)/mkdocs build --strict --quiet
 
 test: lint docs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-full: test
 	$(BIN)/python -m pytest -m full tests

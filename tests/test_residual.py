@@ -110,10 +110,9 @@ def small_problem(n: int = 6):
     return curve, energy.init(rng.normal(size=(20, 2)), Units.identity(2), jax.random.key(1))
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("name", SCHEMES)
-def test_every_term_and_scheme_gives_finite_gradients(x64, name, alpha):
-    residual = VelocityResidual(SCHEMES[name], alpha=alpha)
+def test_every_term_and_scheme_gives_finite_gradients(x64, name):
+    residual = VelocityResidual(SCHEMES[name], alpha=0.5)
     step = jax.jit(jax.value_and_grad(lambda m: residual(*m, jax.random.key(0))))
     value, grads = step(small_problem())
     assert np.isfinite(value)

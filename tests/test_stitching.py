@@ -63,7 +63,7 @@ def test_a_fit_says_what_it_is(fitted):
     assert repr(fitted) == "Fit(stitching: finished 60 steps)"
     assert "beta" in fitted.summary()
     assert fitted.energy.beta > 0
-    assert fitted.history["divergence"][-1] < fitted.history["divergence"][0]
+    assert fitted.history["loss"][-1] < fitted.history["loss"][0]
 
 
 @pytest.mark.parametrize(

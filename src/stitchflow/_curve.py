@@ -18,17 +18,35 @@ class Curve(eqx.Module):
 
     Weights and bandwidth do not move in time, so the kernel-averaged velocity transports the
     density exactly (Claim 1). Each of the three can be frozen; the bandwidth never falls below
-    `least_bandwidth` (one number, or one per dimension).
+    `least_bandwidth`, which has its shape.
     """
 
     particles: Float[Array, "k n d"]
     log_weights: Float[Array, " n"]
     raw_bandwidth: Float[Array, ...]
+    least_bandwidth: Float[Array, ...]
     times: tuple[float, ...] = eqx.field(static=True)
-    least_bandwidth: tuple[float, ...] = eqx.field(static=True, default=(0.0,))
-    learn_particles: bool = eqx.field(static=True, default=True)
-    learn_weights: bool = eqx.field(static=True, default=True)
-    learn_bandwidth: bool = eqx.field(static=True, default=True)
+    learn_particles: bool = eqx.field(static=True)
+    learn_weights: bool = eqx.field(static=True)
+    learn_bandwidth: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        particles: Array,
+        log_weights: Array,
+        raw_bandwidth: Array,
+        times: tuple[float, ...],
+        least_bandwidth: Array | None = None,
+        *,
+        learn_particles: bool = True,
+        learn_weights: bool = True,
+        learn_bandwidth: bool = True,
+    ):
+        self.particles, self.log_weights, self.raw_bandwidth = particles, log_weights, raw_bandwidth
+        least = jnp.zeros_like(raw_bandwidth) if least_bandwidth is None else least_bandwidth
+        self.least_bandwidth, self.times = least, times
+        self.learn_particles, self.learn_weights = learn_particles, learn_weights
+        self.learn_bandwidth = learn_bandwidth
 
     def __check_init__(self) -> None:
         k = self.particles.shape[0]
@@ -60,9 +78,9 @@ class Curve(eqx.Module):
     @property
     def bandwidth(self) -> Float[Array, ...]:
         raw = self.raw_bandwidth
-        least = jnp.asarray(self.least_bandwidth, raw.dtype)
-        least = jnp.broadcast_to(least, raw.shape) if raw.ndim else least.max()
-        return least + jax.nn.softplus(raw if self.learn_bandwidth else jax.lax.stop_gradient(raw))
+        return jax.lax.stop_gradient(self.least_bandwidth) + jax.nn.softplus(
+            raw if self.learn_bandwidth else jax.lax.stop_gradient(raw)
+        )
 
     @property
     def weight_logits(self) -> Float[Array, " n"]:

@@ -133,8 +133,9 @@ class Stitching(Method):
         units = data.units
         energy = method.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
         curve = method.start(data, start_key)
+        # Bound methods compare by identity; this compares by settings, so that fits share programs.
         optimum = minimise(
-            method.loss,
+            jax.tree_util.Partial(Stitching.loss, method),
             (curve, energy),
             Observations.of(data),
             loop_key,
@@ -181,7 +182,7 @@ class Stitching(Method):
             log_weights=jnp.zeros(n),
             raw_bandwidth=inverse_softplus(np.maximum(width - least, 0.1 * width)),
             times=tuple(nodes.tolist()),
-            least_bandwidth=tuple(least.tolist()),
+            least_bandwidth=jnp.asarray(least, float),
             learn_particles=self.learn_particles,
             learn_weights=self.learn_weights,
             learn_bandwidth=self.learn_bandwidth,
@@ -200,7 +201,6 @@ class Stitching(Method):
             "energy": terms,
             "units": asdict(flow.units),
             "nodes": flow.curve.times,
-            "least_bandwidth": flow.curve.least_bandwidth,
         }
         return Packed(header, named_arrays((flow.curve, flow.energy)))
 
@@ -226,7 +226,6 @@ class Stitching(Method):
                 for n in ("particles", "log_weights", "raw_bandwidth")
             ),
             times=tuple(header["nodes"]),
-            least_bandwidth=tuple(header["least_bandwidth"]),
         )
         curve, ready = with_arrays((curve, ready), arrays)
         return method, StitchedFlow(curve, ready, units), ready

@@ -1,0 +1,105 @@
+"""Simulated experiments: shapes, splits, and physics that can be checked."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stitchflow as sf
+from stitchflow import datasets
+from stitchflow._simulate import simulate
+
+
+@pytest.mark.parametrize("name", datasets.POTENTIALS)
+def test_potentials_have_finite_forces(name):
+    """All points but those on a potential's own creases."""
+    x = jnp.asarray(np.random.default_rng(0).uniform(-4.0, 4.0, size=(200, 2)))
+    force = jax.vmap(jax.grad(datasets.POTENTIALS[name]))(x)
+    assert jnp.isfinite(force).all()
+    assert (float(jnp.abs(force).max()) > 0) == (name != "flat")
+
+
+def test_potentials_at_hand_computed_points():
+    value = lambda name, *x: float(datasets.POTENTIALS[name](jnp.asarray(x, float)))
+    assert value("styblinski_tang", 1.0, 0.0) == pytest.approx(-5.0)
+    assert value("sphere", 1.0, 2.0) == pytest.approx(-50.0)
+    assert value("watershed", 2.0, 1.0) == pytest.approx(2.2)
+    assert value("relu", 1.0, -3.0) == pytest.approx(-50.0)
+    assert value("wavy_plateau", 0.0, 1.0) == pytest.approx(2.0 - 2.5)
+    assert value("bohachevsky", 0.0, 0.0) == pytest.approx(-7.0)
+    assert value("zigzag_ridge", 0.0, 1.0) == pytest.approx(2.0)
+
+
+def test_synthetic_snapshots_follow_the_flow():
+    """The sphere's flow is known: x(t) = x(0) exp(20 t)."""
+    train, test, _ = datasets.synthetic("sphere", n=200)
+    assert train.paired
+    assert train.counts.tolist() == test.counts.tolist() == [100] * 6
+    np.testing.assert_allclose(train.paths[5], train.paths[0] * np.exp(20 * 0.05), rtol=2e-3)
+    one_step = datasets.synthetic("sphere", n=200, euler=True).train.paths
+    np.testing.assert_allclose(one_step[1], one_step[0] * 1.2, rtol=1e-5)
+    unpaired = datasets.synthetic("sphere", n=200, paired=False).train
+    assert unpaired.ids is None
+    assert not set(map(tuple, unpaired.cloud(0))) & set(map(tuple, unpaired.cloud(1)))
+    with pytest.raises(ValueError, match="name must be one of flowers"):
+        datasets.synthetic("cube")
+
+
+def test_the_wavy_valley_is_followed():
+    train, test, energy = datasets.wavy_valley()
+    assert train.times.tolist() == [0.0, 5.0, 10.0, 20.0, 30.0]
+    assert train.paths.shape == test.paths.shape == (5, 20, 2)
+    assert (np.diff(train.paths[:, :, 0].mean(1)) > 0).all()
+    floor = np.sin(0.5 * np.pi * train.paths[1:, :, 0])
+    assert np.abs(train.paths[1:, :, 1] - floor).mean() < 0.3
+    assert energy.beta == pytest.approx(0.00625)
+
+
+@pytest.mark.parametrize(("regime", "times", "count"), [("dense", 20, 500), ("terminal", 2, 500)])
+def test_line_wells_relax_to_their_wells(regime, times, count):
+    train, _, _ = datasets.line_wells(regime)
+    assert len(train) == times
+    assert train.counts.tolist() == [count] * times
+    assert np.abs(train.cloud(times - 1)).mean() == pytest.approx(7.0 * (1 - np.exp(-4)), rel=0.05)
+    with pytest.raises(ValueError, match="regime must be one of dense"):
+        datasets.line_wells("drip")
+
+
+def test_the_chiral_kernel_is_odd_and_turns():
+    z = jnp.asarray([0.7, -0.4])
+    kernel = datasets.chiral_kernel
+    np.testing.assert_allclose(kernel(z), -kernel(-z), atol=1e-6)
+    jacobian = jax.jacobian(kernel)(z)
+    assert abs(float(jacobian[1, 0] - jacobian[0, 1])) > 0.01
+    assert jnp.isfinite(kernel(jnp.zeros(2))).all()
+
+
+def test_the_chiral_system_turns_as_the_file_does(data_folder):
+    """Mean angular velocity about the centre at t in 50..200: -0.006 (PROTOCOLS.md)."""
+    file = np.load(data_folder / "chiral.npz")
+    x0 = jnp.asarray(file["x"][file["t"] == 50.0], float)
+    times = np.array([50.0, 100.0, 200.0])
+    path = np.asarray(simulate(datasets.chiral_energy(), x0, times, jax.random.key(0), ode=True))
+    turned = []
+    for a, t in ((path[1], 100.0), (path[2], 200.0)):
+        truth = file["x"][file["t"] == t]
+        turned.append(np.sqrt(((a - truth) ** 2).sum(1)).mean())
+    spread = np.sqrt((np.asarray(x0) ** 2).sum(1)).mean()
+    assert turned[0] < 0.1 * spread  # the same individuals, simulated to the same places
+
+
+def test_cis_spreads_as_the_file_does(data_folder):
+    """Mean radius at 5, 10, 20 of the file's time, from its own start, within 3 %."""
+    file = np.load(data_folder / "cis.npz")
+    x0 = jnp.asarray(file["x"][file["t"] == 0.0], float)
+    times = np.array([0.0, 5.0, 10.0, 20.0])
+    path = np.asarray(simulate(datasets.cis_energy(), x0, times, jax.random.key(0)))
+    for cloud, t in zip(path[1:], times[1:], strict=True):
+        truth = np.linalg.norm(file["x"][file["t"] == t], axis=1).mean()
+        assert np.linalg.norm(cloud, axis=1).mean() == pytest.approx(truth, rel=0.03)
+
+
+def test_everything_repeats():
+    a, b = datasets.wavy_valley(key=3), datasets.wavy_valley(key=3)
+    np.testing.assert_array_equal(a.train.x, b.train.x)
+    assert isinstance(a.train, sf.Snapshots)
