@@ -112,7 +112,7 @@ def test_the_demo_leaves_a_run_its_data_and_pictures(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["demo", "--out", str(out)])
     assert end.value.code == 0
-    names = ("overview", "snapshots", "landscape", "trajectories", "history")
+    names = ("overview", "history")
     pictures = [f"{name}.png" for name in names]
     files = ["arrays.npz", "data.npz", "header.json", *pictures]
     assert sorted(path.name for path in out.iterdir()) == sorted(files)

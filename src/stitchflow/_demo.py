@@ -12,9 +12,10 @@ from rich.console import Console
 from stitchflow._evaluate import evaluate, table
 from stitchflow._io import HEADER
 from stitchflow._method import Fit
+from stitchflow._optimise import Optimiser
 from stitchflow._runs import baselines
 from stitchflow._snapshots import Snapshots
-from stitchflow._stitching import fit
+from stitchflow._stitching import Stitching, fit
 from stitchflow.datasets import double_well
 from stitchflow.metrics import pattern_r2
 
@@ -25,7 +26,8 @@ def run_demo(out: Path, console: Console) -> None:
     data, truth = double_well(dim=2, n=500, key=0)
     train, test = data.split(0.7, key=0)
     console.print(f"simulated {data!r} in two wells, beta = {truth.beta:g}")
-    result = fit(train, progress=sys.stderr.isatty())
+    method = Stitching(optimiser=Optimiser(steps=1500))
+    result = fit(train, method, progress=sys.stderr.isatty())
     console.print(result.summary())
     scores = evaluate(result, test, metrics=("w1",))
     columns = {result.method.name: scores, **baselines(train, test)}
@@ -66,19 +68,14 @@ def _draw(result: Fit, train: Snapshots, test: Snapshots, out: Path) -> str:
         return ""
     from stitchflow import pl
 
-    path = np.linspace(test.times[0], test.times[-1], 40)
-    drawings = {
-        "snapshots": lambda ax: pl.snapshots(train, result, ax=ax),
-        "landscape": lambda ax: pl.landscape(result, train, ax=ax),
-        "trajectories": lambda ax: pl.trajectories(result, test.cloud(0), path, ax=ax),
-        "history": lambda ax: pl.history(result, ax=ax),
-    }
+    path = np.linspace(test.times[0], test.times[-1], 20)
     overview = Figure(figsize=(13.0, 4.0), layout="constrained")
-    for draw, ax in zip(drawings.values(), overview.subplots(1, 3), strict=False):
-        draw(ax)
-    overview.savefig(out / "overview.png", dpi=100)
-    for name, draw in drawings.items():
-        figure = Figure(figsize=(5.0, 4.2), layout="constrained")
-        draw(figure.add_subplot())
-        figure.savefig(out / f"{name}.png", dpi=130)
-    return ", ".join(f"{name}.png" for name in ("overview", *drawings))
+    left, middle, right = overview.subplots(1, 3)
+    pl.snapshots(train, result, ax=left)
+    pl.landscape(result, train, ax=middle)
+    pl.trajectories(result, test.cloud(0), path, ax=right)
+    history = Figure(figsize=(5.0, 4.0), layout="constrained")
+    pl.history(result, ax=history.add_subplot())
+    for name, figure in (("overview.png", overview), ("history.png", history)):
+        figure.savefig(out / name, dpi=110)
+    return "overview.png, history.png"
