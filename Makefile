@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-full lint docs results bench paper clean
+.PHONY: demo test test-full lint docs results bench paper paper-quick paper-draw clean
 
 .venv/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -39,8 +39,14 @@ results: .venv/test.done
 bench: .venv/test.done
 	$(BIN)/python benchmarks/step.py
 
-paper:
-	@echo "the paper's experiments are not built yet: see CHANGELOG.md"; exit 1
+paper: .venv/test.done
+	$(BIN)/python benchmarks/paper.py
+
+paper-quick: .venv/test.done
+	$(BIN)/python benchmarks/paper.py --quick
+
+paper-draw: .venv/test.done
+	$(BIN)/python benchmarks/paper.py --draw
 
 clean:
 	rm -rf .venv build stitchflow-demo

@@ -13,7 +13,7 @@ LAYERS = [
     {"_optimise", "_flow", "_packing"},
     {"_method", "_stitching", "rivals"},
     {"_methods", "_evaluate", "_io", "_tables"},
-    {"datasets", "pl", "tl", "_runs", "_demo"},
+    {"datasets", "pl", "tl", "_runs", "_demo", "bench"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

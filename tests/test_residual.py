@@ -83,11 +83,37 @@ def test_the_exact_ou_flow_has_no_residual_to_the_order_of_the_scheme(x64, name,
 
 def test_another_energy_has_a_residual(x64):
     curve = ou_curve(41, 1.7, 0.5, False)
-    good = VelocityResidual(alpha=0.0)(curve, ou_energy(1.7, 0.4), jax.random.key(0))
-    bad = VelocityResidual(alpha=0.0)(curve, ou_energy(1.2, 0.4), jax.random.key(0))
+    good = VelocityResidual().at_centres(curve, ou_energy(1.7, 0.4))
+    bad = VelocityResidual().at_centres(curve, ou_energy(1.2, 0.4))
     exact = 0.25 * 5.0 * (1.0 - np.exp(-3.4)) / 3.4  # int |(rate' - rate) m|^2 dt
     assert float(good) < 1e-3 * float(bad)
     assert float(bad) == pytest.approx(exact, rel=0.05)
+
+
+def test_random_intervals_at_the_centres_are_unbiased(x64):
+    curve, energy = ou_curve(25, 1.7, 0.5, True), ou_energy(1.2, 0.4)
+    residual = VelocityResidual(alpha=0.0, stations=4)
+    draws = jax.vmap(lambda k: residual(curve, energy, k))(jax.random.split(jax.random.key(0), 400))
+    error = 4.0 * float(draws.std()) / 20.0
+    assert float(draws.mean()) == pytest.approx(
+        float(residual.at_centres(curve, energy)), abs=error
+    )
+
+
+def test_a_ridge_shrinks_the_force_by_its_share(x64):
+    """Of |v + s g|^2 + ridge |s g|^2 with v = -g everywhere, the best s is 1 / (1 + ridge)."""
+    curve = ou_curve(41, 1.7, 0.5, False)
+
+    def total(scale: float) -> float:
+        residual = VelocityResidual(kinetic=float(1.0 / scale), ridge=0.5)
+        return float(residual.at_centres(curve, ou_energy(1.7, 0.0)))
+
+    scales = np.array([0.5, 2.0 / 3.0, 0.9])
+    values = [total(scale) for scale in scales]
+    assert values[1] < values[0]
+    assert values[1] < values[2]
+    parabola = np.polyfit(scales, values, 2)
+    assert -parabola[1] / (2 * parabola[0]) == pytest.approx(2.0 / 3.0, rel=1e-3)
 
 
 def small_problem(n: int = 6):

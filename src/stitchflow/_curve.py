@@ -126,17 +126,22 @@ def inverse_softplus(y: Array | np.ndarray) -> Array:
     return y + jnp.log(-jnp.expm1(-y))
 
 
-def node_times(observed: np.ndarray, nodes: int) -> np.ndarray:
+def node_times(observed: np.ndarray, nodes: int, ways: np.ndarray | None = None) -> np.ndarray:
     """About `nodes` times over the observed range, each observation on a node where they fit.
 
-    Every gap gets intervals in proportion to its length, and at least one. With more observations
-    than half the nodes the grid is uniform and observations fall between nodes.
+    Every gap gets intervals in proportion to its share of the time and of the way that is gone
+    (`ways`, one a gap), half and half, and at least one. With more observations than half the
+    nodes, observations fall between nodes.
     """
     observed = np.asarray(observed, float)
-    if len(observed) > nodes / 2 + 1:
-        return np.linspace(observed[0], observed[-1], nodes)
     gaps = np.diff(observed)
-    counts = np.maximum(1, np.round(gaps / gaps.sum() * (nodes - 1))).astype(int)
+    share = gaps / gaps.sum()
+    if ways is not None and ways.sum() > 0:
+        share = 0.5 * (share + ways / ways.sum())
+    if len(observed) > nodes / 2 + 1:
+        passed = np.concatenate([[0.0], np.cumsum(share)])
+        return np.interp(np.linspace(0.0, 1.0, nodes), passed / passed[-1], observed)
+    counts = np.maximum(1, np.round(share * (nodes - 1))).astype(int)
     pieces = [
         np.linspace(a, b, c, endpoint=False)
         for a, b, c in zip(observed[:-1], observed[1:], counts, strict=True)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._kde import KDE, Field
 from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._terms import Cloud, Entropy, Potential, Term
+from stitchflow._terms import Cloud, Entropy, InternalEnergy, Potential, Term
 from stitchflow._types import Scalar, as_cloud, check_count, check_number
 from stitchflow._units import Units
 
@@ -60,6 +60,16 @@ class Energy(eqx.Module):
     @property
     def time_varying(self) -> bool:
         return any(term.time_varying for term in self.only(Potential))
+
+    def at_speed(self, speed: float) -> Energy:
+        """Vector kernels in units of a cloud's speed, so that few steps reach their size."""
+        kernels = (t.at_speed(speed) if isinstance(t, VectorKernel) else t for t in self.terms)
+        return Energy(tuple(kernels), self.units)
+
+    @property
+    def needs_density(self) -> bool:
+        """Whether the velocity depends on the density itself, not only on where particles are."""
+        return bool(self.only(Entropy) or self.only(InternalEnergy))
 
     # Internal units, traced, for several marginals at once: what residuals and simulators call.
 

@@ -1,6 +1,8 @@
-"""The multilayer perceptron behind every learned function."""
+"""The learned functions behind the terms: a perceptron, a radial table, an odd planar field."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -88,3 +90,42 @@ def _series_jvp(primals, tangents):
     slope = np.polynomial.chebyshev.chebder(np.eye(c.shape[0]))
     derivative = _clenshaw(jnp.asarray(slope, c.dtype) @ c, s)
     return _clenshaw(c, s), _clenshaw(c_dot, s) + derivative * s_dot
+
+
+class PolarSeries(eqx.Module):
+    r"""An odd vector field in the unit disc, $K(z) = \sum_h R_h(r)\,e_h(\theta)$.
+
+    Odd harmonics $e_h$ of the angle times Chebyshev series in $\sqrt r$: free in every direction,
+    steep and of any direction at the origin, and a few products per pair instead of a network.
+    """
+
+    coefficients: Float[Array, "c h d"]
+
+    HARMONICS: ClassVar[tuple[int, ...]] = (1, 3, 5)
+    DEGREE: ClassVar[int] = 24
+
+    def __init__(self, key: Array):
+        shape = (self.DEGREE, 2 * len(self.HARMONICS), 2)
+        self.coefficients = 1e-2 * jax.random.normal(key, shape)
+
+    def __call__(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
+        r = jnp.sqrt((z**2).sum(-1) + 1e-12)
+        direction = z / r[..., None]
+        s = jnp.minimum(2.0 * jnp.sqrt(r) - 1.0, 1.0)
+        radial = [jnp.ones_like(s), s]
+        for _ in range(self.DEGREE - 2):
+            radial.append(2.0 * s * radial[-1] - radial[-2])
+        # Smooth fields first: the finer a term, the smaller its steps.
+        scaled = self.coefficients / jnp.arange(1.0, self.DEGREE + 1.0)[:, None, None]
+        waves = jnp.einsum("...c,chd->...hd", jnp.stack(radial, axis=-1), scaled)
+        return jnp.einsum("...h,...hd->...d", self._harmonics(direction), waves)
+
+    def _harmonics(self, direction: Float[Array, "*m d"]) -> Float[Array, "*m h"]:
+        """Cosines and sines of multiples of the angle, by turning twice the angle at a time."""
+        x, y = direction[..., 0], direction[..., 1]
+        double = x**2 - y**2, 2.0 * x * y
+        found = []
+        for _ in self.HARMONICS:
+            found += [x, y]
+            x, y = x * double[0] - y * double[1], x * double[1] + y * double[0]
+        return jnp.stack(found, axis=-1)

@@ -118,11 +118,13 @@ def minimise(
     progress: bool = True,
     label: str = "fit",
     checkpoint: Checkpoint | None = None,
+    pace: Callable[[Any], Any] | None = None,
 ) -> Optimum:
     """Minimise `loss(model, data, key) -> (value, parts)` over the model's float arrays.
 
     A step whose loss or gradient is not finite is skipped, counted, and halves the rate. The
-    parameters kept are those of the look with the lowest mean loss since the look before.
+    parameters kept are those of the look with the lowest mean loss since the look before. `pace`
+    turns the model into multipliers of the rate, one for each of its arrays.
     """
     start = time.perf_counter()
     steps = optimiser.steps or steps
@@ -142,6 +144,8 @@ def minimise(
     )
     best, best_loss = params, jnp.asarray(np.inf, float)
     program = (loss, static, optimiser, steps)
+    ones = jax.tree.map(lambda p: jnp.ones((), p.dtype), params)
+    paces = ones if pace is None else pace(ones)
     every = max(1, -(-steps // LOOKS))
     rows: list[dict[str, float]] = []
     waits = skipped = done = 0
@@ -159,7 +163,7 @@ def minimise(
             try:
                 end = jnp.asarray(until, jnp.int32)
                 carry, best, best_loss, means = _look(
-                    program, carry, best, best_loss, end, data, key
+                    program, carry, best, best_loss, end, data, key, paces
                 )
                 row = {name: float(part) for name, part in means.items()}
             except KeyboardInterrupt:
@@ -196,7 +200,14 @@ class _Carry(NamedTuple):
 
 @eqx.filter_jit
 def _look(
-    program: tuple, carry: _Carry, best: Any, best_loss: Array, until: Array, data: Any, key: Array
+    program: tuple,
+    carry: _Carry,
+    best: Any,
+    best_loss: Array,
+    until: Array,
+    data: Any,
+    key: Array,
+    paces: Any,
 ) -> tuple[_Carry, Any, Array, dict[str, Array]]:
     """Steps up to `until` without a word to the host; fits of one program share its compilation."""
     loss, static, optimiser, steps = program
@@ -208,7 +219,7 @@ def _look(
         norm = jnp.sqrt(sum((g**2).sum() for g in jax.tree.leaves(grads)))
         good = jnp.isfinite(total) & jnp.isfinite(norm)
         updates, state = rule.update(grads, c.state, c.params)
-        moved = jax.tree.map(lambda p, u: p + c.rate * u, c.params, updates)
+        moved = jax.tree.map(lambda p, u, m: p + c.rate * m * u, c.params, updates, paces)
         keep = lambda new, old: jax.tree.map(lambda a, b: jnp.where(good, a, b), new, old)
         seen = {"loss": total, **parts, "gradient": norm}
         return _Carry(

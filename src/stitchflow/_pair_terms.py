@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._kde import Field, over_stations
-from stitchflow._networks import MLP, Chebyshev
+from stitchflow._networks import MLP, Chebyshev, PolarSeries
 from stitchflow._terms import Cloud, Positive, Term, changed, check_function, held
 from stitchflow._types import Scalar, check_hidden
 from stitchflow._units import Units
@@ -127,8 +127,9 @@ class Interaction(Term):
 class VectorKernel(Term):
     r"""A pair velocity $u = K * \rho$ that need not be a gradient (paper, app. H).
 
-    K is odd: $K(z) = \tfrac12(k(z) - k(-z))$ with a network k of the displacement, or a known odd
-    `function` in the user's units. It adds velocity, not energy.
+    K is odd: in the plane a series in polar coordinates, else $\tfrac12(k(z) - k(-z))$ with a
+    network k of the displacement; or a known odd `function` in the user's units. It adds velocity,
+    not energy.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True)
@@ -136,6 +137,7 @@ class VectorKernel(Term):
     function: Callable | None
     units: Units | None = eqx.field(static=True)
     reach: float = eqx.field(static=True)
+    scale: Array | None
 
     def __init__(
         self,
@@ -147,7 +149,7 @@ class VectorKernel(Term):
         check_function(function)
         self.hidden, self.function = check_hidden(hidden), function
         self.learn = function is None if learn is None else bool(learn)
-        self.units, self.reach = None, 0.0
+        self.units, self.reach, self.scale = None, 0.0, None
 
     def __repr__(self) -> str:
         return f"VectorKernel({'' if self.learn else 'known '}K(x - y))"
@@ -159,16 +161,24 @@ class VectorKernel(Term):
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> VectorKernel:
         d, function, own_units = cloud.shape[1], self.function, units
         if function is None:
-            function, own_units = MLP(d, self.hidden, d, key), None
-        return changed(self, function=function, units=own_units, reach=reach_of(cloud))
+            function = PolarSeries(key) if d == 2 else MLP(d, self.hidden, d, key)
+            own_units = None
+        fields = {"function": function, "units": own_units, "scale": jnp.ones(())}
+        return changed(self, reach=reach_of(cloud), **fields)
+
+    def at_speed(self, speed: float) -> VectorKernel:
+        """The same with its unit set for a cloud of this speed, whose pushes largely cancel."""
+        return changed(self, scale=jnp.asarray(10.0 * speed, float))
 
     def kernel(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
         """K at displacements, internal units."""
         function, units = held(self.function, self.learn), self.units
         assert function is not None, "term is not initialised"
         if units is None:
-            z = z / self.reach
-            return 0.5 * (function(z) - function(-z))
+            assert self.scale is not None, "term is not initialised"
+            z, scale = z / self.reach, jax.lax.stop_gradient(self.scale)
+            odd = isinstance(function, PolarSeries)
+            return scale * (function(z) if odd else 0.5 * (function(z) - function(-z)))
         flat = z.reshape(-1, z.shape[-1]) * units.length
         return jax.vmap(function)(flat).reshape(z.shape) / units.speed
 

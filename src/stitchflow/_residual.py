@@ -6,7 +6,7 @@ $$R_{vel} = \int_0^T E_{\rho_t}\bigl|v_t + \nabla\,\delta F/\delta\rho_t\bigr|^2
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -59,11 +59,10 @@ class Scheme(eqx.Module):
 
     places: ClassVar[tuple[float, ...]]
 
-    def average(self, curve: Curve, gradient: Callable) -> Float[Array, "i n d"]:
-        """The mean of `gradient(times, centres)` over the places of every interval."""
-        intervals = Intervals.of(curve)
-        values = [gradient(*intervals.at(place)) for place in self.places]
-        return sum(values[1:], values[0]) / len(values)
+    def average(self, function: Callable[[float], Any]) -> Any:
+        """The mean of `function(place)`, any tree of arrays, over the places."""
+        values = [function(place) for place in self.places]
+        return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]) / len(parts), *values)
 
 
 class Forward(Scheme):
@@ -89,10 +88,6 @@ class Trapezoid(Scheme):
 
     places: ClassVar = (0.0, 1.0)
 
-    def average(self, curve: Curve, gradient: Callable) -> Float[Array, "i n d"]:
-        g = gradient(curve.nodes, curve.positions)  # neighbours share a node: once is enough
-        return 0.5 * (g[1:] + g[:-1])
-
 
 class VelocityResidual(eqx.Module):
     r"""$\hat R = (1-\alpha)\,\hat R^{centres} + \alpha\,\hat R^{MC}$ (eq:alpha_quadrature).
@@ -101,72 +96,96 @@ class VelocityResidual(eqx.Module):
     $\sum_{j,k}\frac{w_k}{\Delta t_j}|\Delta x_{j,k}+\Delta t_j\nabla\delta F/\delta\rho|^2$, with
     leave-one-out scores. By Monte Carlo it is taken at one draw per particle from its kernel, with
     the kernel-averaged velocity: the estimator whose zero means that the energy transports the
-    density; each step looks at `stations` random intervals, stratified in time, which keeps the
+    density. Each step looks at `stations` random intervals, stratified in time, which keeps the
     estimate unbiased. `kinetic` divides the energy's gradient; `weight` is the residual's share of
-    the objective, in the units of the scaled data; None leaves it to the size of the data.
+    the objective, in the units of the scaled data; `ridge` adds that share of the squared gradient,
+    which shrinks forces that sampling noise alone could explain. None leaves a choice to the data.
     """
 
     scheme: Scheme = eqx.field(default_factory=Midpoint)
-    alpha: float = eqx.field(static=True, default=1.0)
+    alpha: float | None = eqx.field(static=True, default=None)
     weight: float | None = eqx.field(static=True, default=None)
     kinetic: float = eqx.field(static=True, default=1.0)
-    stations: int = eqx.field(static=True, default=8)
+    stations: int | None = eqx.field(static=True, default=None)
+    ridge: float | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         if not isinstance(self.scheme, Scheme):
             raise TypeError(f"scheme must be one such as Trapezoid(), got {self.scheme!r}")
-        check_number(self.alpha, "alpha", 0.0, 1.0)
-        if self.weight is not None:
-            check_number(self.weight, "weight", 0.0)
+        if self.alpha is not None:
+            check_number(self.alpha, "alpha", 0.0, 1.0)
+        for name in ("weight", "ridge"):
+            if getattr(self, name) is not None:
+                check_number(getattr(self, name), name, 0.0)
         check_number(self.kinetic, "kinetic", 0.0, open_low=True)
-        check_count(self.stations, "stations")
+        if self.stations is not None:
+            check_count(self.stations, "stations")
 
     def __call__(self, curve: Curve, energy: Energy, key: Array) -> Scalar:
+        alpha = 1.0 if self.alpha is None else self.alpha
+        choose, draw = jax.random.split(key)
+        intervals = Intervals.of(curve).some(self.stations or 8, choose)
         total = jnp.zeros((), curve.particles.dtype)
-        if self.alpha < 1.0:
-            total += (1.0 - self.alpha) * self.at_centres(curve, energy)
-        if self.alpha > 0.0:
-            total += self.alpha * self.monte_carlo(curve, energy, key)
+        if alpha < 1.0:
+            total += (1.0 - alpha) * self.at_centres(curve, energy, intervals)
+        if alpha > 0.0:
+            total += alpha * self.monte_carlo(curve, energy, draw, intervals)
         return total
 
-    def at_centres(self, curve: Curve, energy: Energy, without_self: bool = True) -> Scalar:
+    def at_centres(
+        self,
+        curve: Curve,
+        energy: Energy,
+        intervals: Intervals | None = None,
+        without_self: bool = True,
+    ) -> Scalar:
         """The boxed objective without its data term (eq:stitch_ideal_global_approx)."""
+        intervals = Intervals.of(curve) if intervals is None else intervals
 
-        def gradient(times: Array, centres: Array) -> Array:
-            def field(c: Array) -> Field:
-                rho = curve.kde(c)
-                return rho.field_without_self() if without_self else rho.field(c)
+        def field(c: Array) -> Field:
+            rho = curve.kde(c)
+            return rho.field_without_self() if without_self else rho.field(c)
 
+        def gradient(place: float) -> Float[Array, "i n d"]:
+            times, centres = intervals.at(place)
             n = centres.shape[1]
-            fields = over_stations(field, n, n, centres)
+            if energy.needs_density:
+                fields = over_stations(field, n, n, centres)
+            else:
+                zero = jnp.zeros_like(centres)
+                fields = Field(zero[..., 0], zero, None)
             return energy.gradient(centres, times, curve.cloud(centres), fields)
 
-        step = curve.steps[:, None, None]
-        moves = curve.positions[1:] - curve.positions[:-1]
-        gap = moves + step * self.scheme.average(curve, gradient) / self.kinetic
-        return ((gap**2).sum(-1) / curve.steps[:, None] @ curve.weights).sum()
+        slope = self.scheme.average(gradient) / self.kinetic
+        return self._total(intervals, intervals.velocities + slope, slope, curve.weights)
 
-    def monte_carlo(self, curve: Curve, energy: Energy, key: Array) -> Scalar:
+    def monte_carlo(
+        self, curve: Curve, energy: Energy, key: Array, intervals: Intervals | None = None
+    ) -> Scalar:
         """The same integral under the kernel density, one draw per particle and interval.
 
         A scheme with two places uses the same draw at both, which keeps its order.
         """
-        choose, draw = jax.random.split(key)
-        intervals = Intervals.of(curve).some(self.stations, choose)
+        intervals = Intervals.of(curve) if intervals is None else intervals
         velocities = intervals.velocities
         n, d = curve.particles.shape[1:]
-        noise = jax.random.normal(draw, velocities.shape, velocities.dtype)
+        noise = jax.random.normal(key, velocities.shape, velocities.dtype)
         offset = jnp.broadcast_to(curve.bandwidth, (n, d))[None] * noise
 
-        def gap(place: float) -> Float[Array, "i n d"]:
+        def parts(place: float) -> tuple[Float[Array, "i n d"], Float[Array, "i n d"]]:
             times, centres = intervals.at(place)
             x = centres + offset
             at = lambda c, v, y: curve.kde(c).field(y, v)
             fields = over_stations(at, n, n, centres, velocities, x)
             assert fields.velocity is not None
-            gradient = energy.gradient(x, times, curve.cloud(centres), fields)
-            return fields.velocity + gradient / self.kinetic
+            slope = energy.gradient(x, times, curve.cloud(centres), fields) / self.kinetic
+            return fields.velocity + slope, slope
 
-        gaps = [gap(place) for place in self.scheme.places]
-        mean = sum(gaps[1:], gaps[0]) / len(gaps)
-        return intervals.duration @ ((mean**2).sum(-1) @ curve.weights)
+        gap, slope = self.scheme.average(parts)
+        return self._total(intervals, gap, slope, curve.weights)
+
+    def _total(self, intervals: Intervals, gap: Array, slope: Array, weights: Array) -> Scalar:
+        squares = (gap**2).sum(-1)
+        if self.ridge:
+            squares += self.ridge * (slope**2).sum(-1)
+        return intervals.duration @ (squares @ weights)

@@ -161,7 +161,7 @@ def fit_file(
         "hold_out": list(hold_out),
         "test_fraction": fraction,
         "seed": seed,
-        "method": _plan_of(method),
+        "method": plan_of(method),
     }
     _open_run(out, started, resume, overwrite)
     if resume and (out / HEADER).exists():
@@ -179,7 +179,7 @@ def fit_file(
     return result
 
 
-def _plan_of(method: Method) -> dict[str, Any]:
+def plan_of(method: Method) -> dict[str, Any]:
     """Every setting of a method, to tell whether a run is resumed with the same ones."""
     settings = {"name": method.name, **settings_of(method, leave_out=("energy",))}
     if isinstance(method, Stitching):

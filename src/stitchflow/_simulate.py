@@ -13,10 +13,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._energy import Energy, at_one
-from stitchflow._kde import KDE, silverman
+from stitchflow._kde import KDE, Field, silverman
 from stitchflow._types import Scalar
 
-STEPS_PER_GAP = 20  # the least number of SDE steps between two requested times
+# The least number of SDE steps between two requested times: up to 20, fewer in short gaps.
+STEPS_PER_GAP, STEPS_PER_UNIT = 20, 80
 MOST_STEPS = 4000
 STABLE = 0.3  # step times the largest slope of the drift
 
@@ -43,14 +44,12 @@ def simulate(
     w = jnp.ones(n) if weights is None else jnp.asarray(weights, x0.dtype)
     log_weights = jnp.where(jnp.arange(padded) < n, jnp.log(w)[fill], -jnp.inf)
     x = x0[fill]
+    if ode:
+        return _ode(energy, x, log_weights, jnp.asarray(times, float))[:, :n]
     path = [x0]
     for i, (t0, t1) in enumerate(pairwise(times)):
-        step_key = jax.random.fold_in(key, i)
         t0, t1 = jnp.asarray(t0, float), jnp.asarray(t1, float)
-        if ode:
-            x = _ode(energy, x, log_weights, t0, t1)
-        else:
-            x = _sde_gap(energy, x, log_weights, t0, t1, step_key)
+        x = _sde_gap(energy, x, log_weights, t0, t1, jax.random.fold_in(key, i))
         path.append(x[:n])
     return jnp.stack(path)
 
@@ -59,8 +58,9 @@ def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array,
     """One gap, repeated with smaller steps if the drift turned out steeper at its end."""
     gap = float(t1 - t0)
     slope = max(float(_steepness(energy, x, log_weights, t)) for t in (t0, t1))
+    least = int(np.clip(np.ceil(STEPS_PER_UNIT * gap), 2, STEPS_PER_GAP))
     while True:
-        steps = int(np.clip(np.ceil(gap * slope / STABLE), STEPS_PER_GAP, MOST_STEPS))
+        steps = int(np.clip(np.ceil(gap * slope / STABLE), least, MOST_STEPS))
         y = _sde(energy, x, log_weights, t0, t1, jnp.asarray(steps), key)
         end = float(_steepness(energy, y, log_weights, t1))
         stable = np.isfinite(end) and gap * end / steps <= 3.0 * STABLE
@@ -105,28 +105,27 @@ def _sde(
 
 
 @eqx.filter_jit
-def _ode(
-    energy: Energy, x: Array, log_weights: Array, t0: Scalar, t1: Scalar
-) -> Float[Array, "n d"]:
+def _ode(energy: Energy, x: Array, log_weights: Array, times: Array) -> Float[Array, "t n d"]:
     def velocity(t, y, _):
         rho = _cloud(y, log_weights)
-        return -at_one(energy.gradient, y, t, rho, rho.field(y))
+        field = rho.field(y) if energy.needs_density else Field(y[:, 0], y, None)
+        return -at_one(energy.gradient, y, t, rho, field)
 
     tolerance = 1e-4 if x.dtype == jnp.float32 else 1e-8
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(velocity),
         diffrax.Tsit5(),
-        t0,
-        t1,
+        times[0],
+        times[-1],
         None,
         x,
-        saveat=diffrax.SaveAt(t1=True),
+        saveat=diffrax.SaveAt(ts=times),
         stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
-        max_steps=MOST_STEPS,
+        max_steps=MOST_STEPS * times.shape[0],
         throw=False,
     )
     assert solution.ys is not None
-    return solution.ys[0]
+    return solution.ys
 
 
 @eqx.filter_jit

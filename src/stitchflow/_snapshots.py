@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stitchflow._coupling import Motion, motion
 from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_number, rows_named
 from stitchflow._units import Units
 
@@ -236,6 +237,12 @@ class Snapshots:
         length = float(np.sqrt(((x - centre) ** 2).mean()))
         duration = float(self.times[-1] - self.times[0])
         return Units(tuple(centre.tolist()), length or 1.0, float(self.times[0]), duration or 1.0)
+
+    @cached_property
+    def motion(self) -> Motion:
+        """How far individuals move over the whole time, and how much of it may be sampling."""
+        paired = self.paired
+        return motion(list(self.paths) if paired else self.clouds, paired)
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

@@ -28,7 +28,7 @@ from stitchflow._method import Fit, Method, Packed, check_data
 from stitchflow._optimise import Checkpoint, Optimiser, minimise
 from stitchflow._packing import named_arrays, settings_from, settings_of, with_arrays
 from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._residual import VelocityResidual
+from stitchflow._residual import Intervals, VelocityResidual
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Entropy, Potential, Term, changed
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
@@ -45,6 +45,12 @@ NARROWEST = 0.5
 # its say grows with the number of individuals behind it.
 WORTH = 700
 
+# Up to this many times the weight stays as it is; beyond, it grows with their number.
+FEW_TIMES = 6
+
+# Without diffusion a particle is an individual's path, and as many as this are followed.
+MOST_PATHS = 1000
+
 
 @dataclass(frozen=True)
 class Stitching(Method):
@@ -60,7 +66,7 @@ class Stitching(Method):
     residual: VelocityResidual = field(default_factory=VelocityResidual)
     divergence: Divergence = field(default_factory=KL)
     optimiser: Optimiser = field(default_factory=Optimiser)
-    batch: int = 2048
+    batch: int | None = None
     learn_particles: bool = True
     learn_weights: bool = True
     learn_bandwidth: bool = True
@@ -90,18 +96,35 @@ class Stitching(Method):
 
     def resolved(self, data: Snapshots) -> Stitching:
         """These settings with every None replaced by what suits the data."""
-        n = float(np.mean(data.counts))
-        particles = self.particles or round(min(200, max(n / 5, min(n, 50))))
-        nodes = self.nodes or max(25, min(50, 5 * len(data)))
-        weight = self.residual.weight
-        if weight is None:
-            weight = float(np.clip(WORTH / n, 0.1, 10.0))
+        n, motion = float(np.mean(data.counts)), data.motion
+        steps, batch, alpha = STEPS, 2048, 1.0
+        fewest = 100 if self.energy.only(Interaction) else 50  # pairs need a faithful cloud
+        most, stations = round(min(200, max(n / 5, min(n, fewest)))), 8
+        if not self.energy.needs_density:
+            # Particles are characteristics: exact at the centres, where no kernel blurs them.
+            steps, batch, alpha = STEPS // 2, 512, 0.0
+            most = round(min(n, MOST_PATHS))
+            stations = max(2, min(8, 2048 // most))
+        choose = lambda given, default: default if given is None else given
+        residual = self.residual
+        # The residual is judged against the motion there is: slow data needs a stricter one.
+        # And the data term is a sum over times, so that many of them need a stricter one too.
+        weight = float(np.clip(WORTH / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES)
+        weight /= min(1.0, motion.distance**2)
+        residual = replace(
+            residual,
+            alpha=choose(residual.alpha, alpha),
+            weight=choose(residual.weight, weight),
+            stations=choose(residual.stations, stations),
+            ridge=choose(residual.ridge, motion.noise),
+        )
         return replace(
             self,
-            particles=particles,
-            nodes=nodes,
-            residual=replace(self.residual, weight=weight),
-            optimiser=replace(self.optimiser, steps=self.optimiser.steps or STEPS),
+            particles=choose(self.particles, most),
+            nodes=choose(self.nodes, max(25, min(50, 5 * len(data)))),
+            batch=choose(self.batch, batch),
+            residual=residual,
+            optimiser=replace(self.optimiser, steps=choose(self.optimiser.steps, steps)),
         )
 
     def memory(self, data: Snapshots) -> int:
@@ -109,7 +132,7 @@ class Stitching(Method):
         method = self.resolved(data)
         n, k = method.particles or 0, method.nodes or 0
         largest, times = int(data.counts.max()), len(data)
-        batch = min(largest * times, max(method.batch, 32))
+        batch = min(largest * times, max(method.batch or 0, 32))
         pairs = min(k * n * n, PAIR_BUDGET) + batch * n
         # A pass keeps about four pair arrays for its derivative; Adam two copies of all parameters.
         floats = 4 * pairs + 2 * times * largest * data.dim + 8 * k * n * data.dim
@@ -120,7 +143,8 @@ class Stitching(Method):
         method = self.resolved(data)
         return (
             f"{method.name}: {method.energy!r}; {method.particles} particles, {method.nodes} "
-            f"nodes, residual weight {method.residual.weight:.2g}, {method.optimiser.steps} steps, "
+            f"nodes, residual weight {method.residual.weight:.2g}, ridge "
+            f"{method.residual.ridge:.2g}, {method.optimiser.steps} steps, "
             f"about {self.memory(data) / 2**20:.0f} MiB"
         )
 
@@ -133,6 +157,7 @@ class Stitching(Method):
         units = data.units
         energy = method.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
         curve = method.start(data, start_key)
+        energy = energy.at_speed(float(jnp.sqrt((Intervals.of(curve).velocities ** 2).sum(-1).mean())))
         # Bound methods compare by identity; this compares by settings, so that fits share programs.
         optimum = minimise(
             jax.tree_util.Partial(Stitching.loss, method),
@@ -144,6 +169,7 @@ class Stitching(Method):
             progress,
             label=method.name,
             checkpoint=checkpoint,
+            pace=lambda model: _slowed(model, method.pace(data)),
         )
         curve, energy = optimum.model
         return Fit(
@@ -157,6 +183,17 @@ class Stitching(Method):
             seed=seed,
             data=data,
         )
+
+    def pace(self, data: Snapshots) -> float:
+        """The particles' share of the learning rate.
+
+        Paths without diffusion are seen as they are, and steps that are large beside the motion
+        between two nodes would drown them.
+        """
+        if self.energy.needs_density:
+            return 1.0
+        assert self.nodes is not None, "settings are not resolved"
+        return min(1.0, data.motion.distance / self.nodes)
 
     def start(self, data: Snapshots, key: KeyLike) -> Curve:
         """Straight lines through individuals matched by optimal transport, or by id when paired."""
@@ -176,7 +213,8 @@ class Stitching(Method):
         clouds = [np.asarray(units.space_in(cloud)) for cloud in data.clouds]
         least = NARROWEST * leave_one_out_bandwidth(clouds, rng)
         observed = units.time_in(data.times)
-        nodes = node_times(observed, self.nodes)
+        ways = np.sqrt((np.diff(chain, axis=0) ** 2).sum(-1).mean(-1))
+        nodes = node_times(observed, self.nodes, ways)
         return Curve(
             particles=jnp.asarray(through_snapshots(chain, observed, nodes), float),
             log_weights=jnp.zeros(n),
@@ -236,6 +274,7 @@ class Stitching(Method):
         """The boxed objective on one minibatch, and its two parts."""
         curve, energy = model
         draw, noise, quadrature = jax.random.split(key, 3)
+        assert self.batch is not None, "settings are not resolved"
         times, points, weights, share = data.minibatch(self.batch, draw)
 
         def divergence(t: Scalar, x: Array, w: Array, k: Array) -> Scalar:
@@ -295,6 +334,12 @@ class Observations(eqx.Module):
         else:
             weights = weights / counts[:, None].astype(weights.dtype)
         return self.times[chosen], points, weights, t / some
+
+
+def _slowed(paces: tuple[Curve, Energy], share: float) -> tuple[Curve, Energy]:
+    """Particles step by a share of the motion there is, lest steps drown it."""
+    curve, energy = paces
+    return eqx.tree_at(lambda c: c.particles, curve, curve.particles * share), energy
 
 
 def _term_from(entry: dict[str, Any]) -> Term:

@@ -33,10 +33,10 @@ JsonFile = Annotated[
 
 @app.callback()
 def _start() -> None:
-    _keep_compilations()
+    keep_compilations()
 
 
-def _keep_compilations() -> None:
+def keep_compilations() -> None:
     """Compiled programs survive the process; the library itself never touches JAX's settings."""
     import jax
 
@@ -192,6 +192,48 @@ def simulate(
         id=np.tile(np.arange(n), len(when)),
     )
     console.print(f"wrote {out}: {n} individuals at {len(when)} times")
+
+
+@app.command()
+def bench(
+    task: Annotated[str | None, typer.Argument(help="a name of --list", metavar="TASK")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="the names of all tasks")] = False,
+    methods: Annotated[bool, typer.Option("--methods", help="the names of all methods")] = False,
+    method: Annotated[str, typer.Option(help="a name of --methods", metavar="M")] = "stitching",
+    seed: Seed = 0,
+    json: JsonFile = None,
+    euler: Annotated[bool, typer.Option("--euler", help="data as the published tables'")] = False,
+) -> None:
+    """Run one task of the benchmark with one method and print its scores.
+
+    Example: stitchflow bench eb-full-varying --method ot-linear --json lines.jsonl
+    """
+    from stitchflow._methods import METHODS
+    from stitchflow.bench import TASKS, Run
+    from stitchflow.bench._paper import append
+
+    if list_ or methods:
+        for name in TASKS if list_ else METHODS:
+            print(name)
+        return
+    if task is None:
+        raise ValueError("bench needs a TASK; `stitchflow bench --list` names them")
+    if json is not None and not json.parent.is_dir():
+        raise ValueError(f"--json {json}: there is no directory {json.parent}")
+    prepared = Run(task, method, seed, euler).prepare()
+    console.print(f"{prepared.run}: {prepared.problem.train!r}")
+    result, rows = prepared.carry_out(progress=sys.stderr.isatty())
+    if json is not None:
+        append(json, rows)
+    console.print(result.summary())
+    from stitchflow._evaluate import Row, Scores
+
+    names = ("protocol", "metric", "time", "value", "floor")
+    scores = Scores(Row(**{name: row[name] for name in names}) for row in rows)
+    shown = Scores(row for row in scores if row.time is None)
+    console.print(shown)
+    if not result.status.ok:
+        raise typer.Exit(1)
 
 
 def _numbers(text: str | None, option: str) -> list[float]:

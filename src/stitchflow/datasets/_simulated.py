@@ -49,7 +49,9 @@ def synthetic(
             path.append(path[-1] + step * np.asarray(energy.force(path[-1]), np.float64))
         path = np.stack(path)
     else:
-        path = np.asarray(simulate(energy, jnp.asarray(x0, float), times, as_key(0), ode=True))
+        with jax.enable_x64(True):  # steep potentials need more than single precision
+            exact = Energy.known(Potential(POTENTIALS[name]), 2)
+            path = np.asarray(simulate(exact, jnp.asarray(x0), times, as_key(0), ode=True))
     clouds = path if paired else [path[k, k * n : (k + 1) * n] for k in range(len(times))]
     data = Snapshots.from_arrays(list(clouds), times, paired=paired)
     return Simulated(*data.split(0.5, key=key), energy)
@@ -72,7 +74,7 @@ def line_wells(regime: str, *, n: int = 1000, key: KeyLike = 0) -> Simulated:
     """V = (|x| - 7)^2 / 2 in one dimension, beta 1, from N(0, 1) over t in [0, 4].
 
     `regime`: "dense" (20 snapshots), "terminal" (the first and the last), "trickle" (1,000
-    snapshots of 10 particles). Half of the particles of each snapshot are held out.
+    snapshots of 10 particles). Half of the particles are held out and seen at twenty times.
     """
     grids = {
         "dense": np.linspace(0.0, 4.0, 20),
@@ -86,12 +88,23 @@ def line_wells(regime: str, *, n: int = 1000, key: KeyLike = 0) -> Simulated:
         Potential(lambda x: 0.5 * (jnp.abs(x[0]) - 7.0) ** 2) + Entropy(1.0, learn=False), 1
     )
     start, path = jax.random.split(as_key(key))
-    clouds = np.asarray(simulate(energy, jax.random.normal(start, (n, 1)), times, path))
-    if regime == "trickle":
-        rng = as_rng(key)
-        clouds = [cloud[rng.permutation(n)[:10]] for cloud in clouds]
-    data = Snapshots.from_arrays(list(clouds), times)
-    return Simulated(*data.split(0.5, key=key), energy)
+    # The judges see twenty times whatever the learner saw.
+    judged = np.unique(np.abs(times[None, :] - grids["dense"][:, None]).argmin(axis=1))
+    everything = times if regime != "terminal" else grids["dense"]
+    clouds = np.asarray(simulate(energy, jax.random.normal(start, (n, 1)), everything, path))
+    order = as_rng(key).permutation(n)
+    seen, held = order[: n // 2], order[n // 2 :]
+    rng = as_rng(key)
+    if regime == "terminal":
+        train = Snapshots.from_arrays([clouds[0, seen], clouds[-1, seen]], times)
+        return Simulated(train, Snapshots.from_arrays(list(clouds[:, held]), everything), energy)
+    shown = [
+        cloud[rng.permutation(seen)[:10]] if regime == "trickle" else cloud[seen]
+        for cloud in clouds
+    ]
+    train = Snapshots.from_arrays(shown, times)
+    test = Snapshots.from_arrays([clouds[k, held] for k in judged], times[judged])
+    return Simulated(train, test, energy)
 
 
 # One unit of the CIS file's time (a snapshot index) in the time of the paper's equations.
@@ -132,5 +145,6 @@ def chiral(*, snapshots: int = 1601, n: int = 500, key: KeyLike = 0) -> Simulate
     x0 = rng.normal(size=(n, 2)) * [1.5, 0.2] + np.where(np.arange(n)[:, None] % 2, [0, 2], [0, -2])
     times = np.linspace(0.0, 800.0, snapshots)
     clouds = np.asarray(simulate(energy, jnp.asarray(x0, float), times, as_key(key), ode=True))
-    data = Snapshots.from_arrays(list(clouds), times)
-    return Simulated(*data.split(0.5, key=key), energy)
+    order = rng.permutation(n)  # by particle; the learner is not told who is who
+    halves = [Snapshots.from_arrays(list(clouds[:, order[half::2]]), times) for half in (0, 1)]
+    return Simulated(*halves, energy)

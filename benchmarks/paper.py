@@ -1,0 +1,32 @@
+"""Every experiment of the paper: missing runs, then docs/results.md and its figures.
+
+`make paper` runs all of it and goes on where it stopped; `make paper-quick` four short tasks, into
+a folder of its own.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from stitchflow.bench import paper, write_report
+
+ROOT = Path(__file__).parents[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="four tasks, one seed")
+    parser.add_argument("--draw", action="store_true", help="only tables and figures")
+    chosen = parser.parse_args()
+    results = ROOT / ("build/paper-quick" if chosen.quick else "results")
+    docs = results if chosen.quick else ROOT / "docs"
+    failures = [] if chosen.draw else paper(results, quick=chosen.quick)
+    page = write_report(results, docs)
+    print(f"wrote {page}")
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":  # workers import this file
+    main()

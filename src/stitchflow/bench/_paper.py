@@ -1,0 +1,113 @@
+"""Every experiment of the paper: runs that are missing, then tables and figures from the lines.
+
+A run is appended to the results file in one piece when it is done, so an interrupted `paper` goes
+on where it stopped, and a second one only makes what version, settings or data have changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from stitchflow.bench._pictures import picture_of, picture_path, write_picture
+from stitchflow.bench._runs import Run, is_done, read_lines
+from stitchflow.bench._tasks import TASKS
+
+LINES, PICTURES = "paper.jsonl", "pictures"
+TRIVIAL = ("nearest", "ot-linear")
+QUICK = ("wavy-valley", "synthetic-oakley_ohagan-paired", "eb-full-varying", "doublewell-terminal")
+
+
+def paper_runs(quick: bool = False) -> Iterator[Run]:
+    """All runs, dear ones first, so that the last ones to finish are short."""
+    tasks = [task for task in TASKS.values() if not quick or task.name in QUICK]
+    order = {"eb": 0, "eb-gaps": 0, "doublewell": 1, "wavy-valley": 2, "cis": 4, "chiral": 4}
+    for task in sorted(tasks, key=lambda task: order.get(task.family, 3)):
+        seeds = 1 if quick else task.seeds
+        for seed in range(seeds):
+            yield Run(task.name, seed=seed)
+            if task.simulated_by_euler and not quick:
+                yield Run(task.name, seed=seed, euler=True)
+        twin = task.name.endswith("-varying")  # same data, and trivial methods have no potential
+        if not twin:
+            recorded = task.family in ("eb", "eb-gaps", "cis")
+            for method, seed in itertools.product(TRIVIAL, range(1 if recorded else seeds)):
+                yield Run(task.name, method, seed)
+
+
+def paper(folder: Path, *, quick: bool = False, workers: int | None = None) -> list[str]:
+    """Carry out what is missing in `folder` and return what failed, one line each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = list(paper_runs(quick))
+    workers = workers or max(1, min(len(runs), os.cpu_count() or 1))
+    failures: list[str] = []
+    # A fresh interpreter per worker: JAX does not survive a fork. One core each, since many small
+    # fits side by side do more than one fit on all cores.
+    context = multiprocessing.get_context("spawn")
+    turn = context.Value("i", 0)
+    with ProcessPoolExecutor(workers, context, _settle, (turn,)) as pool:
+        jobs = {pool.submit(_one, run, folder): run for run in runs}
+        bar = tqdm(as_completed(jobs), total=len(jobs), desc="paper", unit="run")
+        try:
+            for job in bar:
+                words = _outcome(job, jobs[job])
+                if words.startswith("failed"):
+                    failures.append(f"{jobs[job]}: {words}")
+                bar.write(f"{time.strftime('%H:%M:%S')}  {jobs[job]}: {words}")
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return failures
+
+
+def _outcome(job: Any, run: Run) -> str:
+    try:
+        return job.result()
+    except Exception as error:  # one failed run must not lose the others
+        return f"failed: {type(error).__name__}: {error}"
+
+
+def _settle(turn: Any) -> None:
+    """One core and the shared store of compiled programs for this worker."""
+    from stitchflow.cli import keep_compilations
+
+    with turn.get_lock():
+        place, turn.value = turn.value, turn.value + 1
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[place % len(cores)]})
+    keep_compilations()
+
+
+def _one(run: Run, folder: Path) -> str:
+    prepared = run.prepare()
+    lines = folder / LINES
+    if is_done(prepared.identity, read_lines(lines)):
+        return "there already"
+    fit, rows = prepared.carry_out()
+    picture = picture_of(prepared, fit)
+    if picture is not None:
+        write_picture(picture_path(folder / PICTURES, run), picture)
+    append(lines, rows)
+    train, total = rows[0]["seconds_train"], rows[0]["seconds_total"]
+    return f"{fit.status}; {train:.0f} s training, {total:.0f} s in all"
+
+
+def append(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """All lines of a run in one write, so that a kill leaves whole runs or none."""
+    text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, text)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,101 @@
+"""The page of results: tables and figures made from result lines and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from stitchflow.bench import _tables
+from stitchflow.bench._figures import Studio, draw_all
+from stitchflow.bench._paper import LINES, PICTURES
+from stitchflow.bench._runs import read_lines
+from stitchflow.bench._tables import Results
+
+INTRODUCTION = """# Results
+
+Every experiment of *Wasserstein Residuals*, run by `make paper` with the library's defaults and the
+form of each task's energy (no entropy where there is no noise, an interaction where there is one).
+Tables and figures are made from `results/paper.jsonl` and `results/pictures/`; `make paper-draw`
+makes them anew without fitting anything.
+
+Means are over seeds, ± their standard deviation. A seed draws the simulation as well as the fit;
+recorded data (EB, CIS, the seven chiral snapshots) is the same for all. The floor is what other
+individuals of the training data score. The trivial methods stand still (nearest snapshot) or follow
+straight optimal-transport lines; where they win, the table says so."""
+
+SECTIONS: list[tuple[str, str, Callable[[Results], str], tuple[str, ...]]] = [
+    (
+        "Wavy valley",
+        "Twenty paired particles at five times on a sinusoidal valley. The published figures belong "
+        "to `wavy-valley-code`.",
+        _tables.wavy_valley,
+        ("wavy-valley",),
+    ),
+    (
+        "Synthetic potentials, paired",
+        "Fifteen potentials, 1,000 training individuals at six times 0.01 apart, the same "
+        "individuals throughout.",
+        lambda results: _tables.synthetic(results, "paired"),
+        ("synthetic-paired",),
+    ),
+    (
+        "Synthetic potentials, unpaired",
+        "The same with other individuals in every snapshot: sampling noise limits what can be "
+        "known of weak potentials.",
+        lambda results: _tables.synthetic(results, "unpaired"),
+        ("synthetic-unpaired", "synthetic-compact", "synthetic-evolution"),
+    ),
+    (
+        "The published columns",
+        "Data moved by one Euler step a gap, as the paper's was (`--euler`), and the curve with it. "
+        "L2-UVP here is the quantity behind the published stitching figures; it is not `grad_error`.",
+        _tables.euler,
+        (),
+    ),
+    (
+        "Embryoid bodies",
+        "Five snapshots, five principal components, W1 on held-out cells. Printed rows follow their "
+        "own protocols.",
+        _tables.embryoid,
+        ("embryoid",),
+    ),
+    (
+        "Embryoid bodies, two times left out",
+        "Trained on all cells of t 0, 2, 4; scored on all cells of t 1 and 3.",
+        _tables.embryoid_gaps,
+        (),
+    ),
+    (
+        "Interacting particles (CIS)",
+        "V, a radial W and entropy from 201 snapshots of 155 training particles.",
+        _tables.cis,
+        ("cis",),
+    ),
+    (
+        "A chiral system",
+        "A free vector kernel; no potential, no entropy. `chiral` has seven snapshots, "
+        "`chiral-dense` 1,601 simulated ones.",
+        _tables.chiral,
+        ("chiral-dense", "chiral"),
+    ),
+    (
+        "Double well under three observation regimes",
+        "V = (|x| - 7)^2 / 2, beta 1: twenty snapshots, the first and last only, or 1,000 snapshots "
+        "of ten particles. Judged on 500 held-out particles at twenty times.",
+        _tables.double_well,
+        ("doublewell",),
+    ),
+]
+
+
+def write_report(results: Path, docs: Path) -> Path:
+    """`docs/results.md` and `docs/figures/`, from what `paper` left in `results`."""
+    lines = Results(read_lines(results / LINES))
+    drawn = draw_all(Studio(results / PICTURES, docs / "figures", lines))
+    parts = [INTRODUCTION]
+    for title, words, table, figures in SECTIONS:
+        parts.append(f"## {title}\n\n{words}\n\n{table(lines)}")
+        parts += [f"![{title}: {name}](figures/{name}.png)" for name in figures if name in drawn]
+    page = docs / "results.md"
+    page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return page

@@ -1,0 +1,134 @@
+"""One run of the benchmark: (task, method, seed) in, JSON lines and a picture's arrays out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stitchflow._evaluate import Row, evaluate
+from stitchflow._method import Fit, Method
+from stitchflow._methods import METHODS
+from stitchflow._runs import plan_of
+from stitchflow._status import ExtrapolationWarning
+from stitchflow._stitching import Stitching, fit
+from stitchflow.bench._tasks import TASKS, Problem, Task
+from stitchflow.bench._truth import compare_energies, compare_moments
+
+# Matching clouds of all individuals by exact transport would take longer than any fit.
+MOST_MATCHED = 1000
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is fitted to what."""
+
+    task: str
+    method: str = "stitching"
+    seed: int = 0
+    euler: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.task}{' --euler' if self.euler else ''} {self.method} seed {self.seed}"
+
+    def prepare(self) -> Prepared:
+        """Data and settings, before any compute; bad names are refused here."""
+        if self.task not in TASKS:
+            near = [name for name in TASKS if name.startswith(self.task.split("-")[0])]
+            listed = ", ".join(near or list(TASKS)[:3]) + ", ..."
+            raise ValueError(f"TASK {self.task!r} is not in `stitchflow bench --list`: {listed}")
+        if self.method not in METHODS:
+            raise ValueError(f"--method must be one of {', '.join(METHODS)}; got {self.method!r}")
+        task = TASKS[self.task]
+        start = time.perf_counter()
+        problem = task.problem(self.seed, self.euler)
+        method = task.suit(METHODS[self.method](), problem.train, self.euler)
+        if isinstance(method, Stitching):
+            method = method.resolved(problem.train)
+        return Prepared(self, task, problem, method, time.perf_counter() - start)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that only has to be carried out."""
+
+    run: Run
+    task: Task
+    problem: Problem
+    method: Method
+    seconds: float
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must agree for an existing result to stand for this run."""
+        from stitchflow import __version__
+
+        plan = json.dumps(plan_of(self.method), sort_keys=True, default=repr).encode()
+        data = self.problem.train.fingerprint + self.problem.test.fingerprint
+        return {
+            "task": self.run.task,
+            "method": self.run.method,
+            "seed": self.run.seed,
+            "euler": self.run.euler,
+            "version": __version__,
+            "settings": hashlib.sha256(plan).hexdigest()[:16],
+            "data": hashlib.sha256(data.encode()).hexdigest()[:16],
+        }
+
+    def carry_out(self, progress: bool = False) -> tuple[Fit, list[dict[str, Any]]]:
+        """Fit and score; one dictionary a line."""
+        start = time.perf_counter()
+        data = self.problem.train
+        if not isinstance(self.method, Stitching):
+            data = data.subsample(MOST_MATCHED)
+        result = fit(data, self.method, self.run.seed, progress=progress)
+        trained = time.perf_counter() - start
+        result.data = self.problem.train  # floors are drawn from all training individuals
+        rows = list(self._scores(result))
+        times = {
+            "seconds_train": trained,
+            "seconds_total": self.seconds + time.perf_counter() - start,
+            "steps": result.steps,
+        }
+        identity = self.identity
+        return result, [{**identity, **asdict(row), **times} for row in rows]
+
+    def _scores(self, result: Fit) -> Iterable[Row]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            yield from evaluate(
+                result,
+                self.problem.test,
+                metrics=self.task.metrics,
+                # Data moved by Euler steps has no flow to carry anyone along.
+                protocols=("marginal",) if self.run.euler else self.task.protocols,
+            )
+        yield from compare_moments(result, self.problem.test)
+        if self.problem.energy is not None and result.energy is not None:
+            recovery = self.task.recovery(
+                result.energy, self.problem.energy, self.problem.train, self.problem.test
+            )
+            yield from compare_energies(result, recovery)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """All complete lines of a results file; the last one may have been cut by a kill."""
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def is_done(identity: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
+    """Whether results of the same version, settings and data are among the lines."""
+    return any(all(row.get(k) == v for k, v in identity.items()) for row in rows)

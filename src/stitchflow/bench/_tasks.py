@@ -1,0 +1,173 @@
+"""The tasks of the benchmark: data, the physics a method may be told, and what is scored.
+
+A task's physics is the form of its energy (no entropy where there is no noise, an interaction where
+particles attract), never a tuned setting: everything else is a method's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from stitchflow import datasets
+from stitchflow._energy import Energy
+from stitchflow._method import Method
+from stitchflow._pair_terms import Interaction, VectorKernel
+from stitchflow._residual import Forward
+from stitchflow._snapshots import Snapshots
+from stitchflow._stitching import HIDDEN, Stitching
+from stitchflow._terms import Entropy, Potential
+from stitchflow.bench._truth import Band, Recovery
+from stitchflow.metrics import DISTANCES
+
+OBSERVED = ("marginal", "one-step", "rollout")
+UNSEEN = ("interpolate",)
+BOTH = (*OBSERVED, *UNSEEN)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Individuals to learn from, individuals to be judged by, and the truth where it is known."""
+
+    train: Snapshots
+    test: Snapshots
+    energy: Energy | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One line of `stitchflow bench --list`."""
+
+    name: str
+    load: Callable[[int, bool], Problem]
+    energy: Callable[[], Energy]
+    family: str
+    protocols: tuple[str, ...] = OBSERVED
+    metrics: tuple[str, ...] = ("w1", "w2")
+    seeds: int = 1
+    simulated_by_euler: bool = False  # whether `--euler` means something
+    recovery: type[Recovery] = field(default=Recovery)
+
+    def problem(self, seed: int, euler: bool = False) -> Problem:
+        """The data of one seed; recorded data is the same for all."""
+        if euler and not self.simulated_by_euler:
+            raise ValueError(f"--euler: the data of {self.name} is not simulated by an ODE")
+        return self.load(seed, euler)
+
+    def suit(self, method: Method, data: Snapshots, euler: bool = False) -> Method:
+        """A method told this task's physics."""
+        if not isinstance(method, Stitching):
+            return method
+        energy = self.energy()
+        if method.energy.time_varying and not energy.time_varying:
+            (potential,) = energy.only(Potential)
+            varying = Potential(hidden=potential.hidden, time_varying=True)
+            rest = (term for term in energy.terms if term is not potential)
+            energy = Energy((varying, *rest))
+        method = replace(method, energy=energy)
+        if euler:  # the data moved by one explicit step a gap, and so does the curve
+            residual = replace(method.residual, scheme=Forward())
+            method = replace(method, residual=residual, nodes=len(data))
+        return method
+
+
+def _potential() -> Energy:
+    return Energy((Potential(hidden=HIDDEN),))
+
+
+def _diffusion() -> Energy:
+    return Potential(hidden=HIDDEN) + Entropy()
+
+
+def _varying() -> Energy:
+    return Potential(hidden=HIDDEN, time_varying=True) + Entropy()
+
+
+def _interacting() -> Energy:
+    return Potential(hidden=HIDDEN) + Interaction() + Entropy()
+
+
+def _kernel() -> Energy:
+    return Energy((VectorKernel(),))
+
+
+def _synthetic(name: str, paired: bool, seed: int, euler: bool) -> Problem:
+    return Problem(*datasets.synthetic(name, paired=paired, euler=euler, key=seed))
+
+
+def _wavy_valley(tilt: float, beta: float, n: int, seed: int, euler: bool) -> Problem:
+    return Problem(*datasets.wavy_valley(tilt=tilt, beta=beta, n=n, key=seed))
+
+
+def _embryoid(seed: int, euler: bool) -> Problem:
+    return Problem(*datasets.embryoid())
+
+
+def _embryoid_gaps(seed: int, euler: bool) -> Problem:
+    """All cells of t 0, 2, 4 to learn from; all cells of 1 and 3 to be judged by."""
+    parts = datasets.embryoid()
+    x = np.concatenate([part.x for part in parts])
+    t = np.concatenate([part.times[part.index] for part in parts])
+    cells = Snapshots.from_table(x, t)
+    return Problem(cells.keep_times([0.0, 2.0, 4.0]), cells.keep_times([1.0, 3.0]))
+
+
+def _cis(seed: int, euler: bool) -> Problem:
+    return Problem(*datasets.cis())
+
+
+def _chiral(seed: int, euler: bool) -> Problem:
+    return Problem(*datasets.chiral_recorded())
+
+
+def _chiral_dense(seed: int, euler: bool) -> Problem:
+    """1,601 snapshots to learn from, every fiftieth to be judged by."""
+    train, test, energy = datasets.chiral(key=seed)
+    return Problem(train, test.keep_times(test.times[::50]), energy)
+
+
+def _line_wells(regime: str, seed: int, euler: bool) -> Problem:
+    return Problem(*datasets.line_wells(regime, key=seed))
+
+
+def _all_tasks() -> list[Task]:
+    wavy = {"energy": _diffusion, "recovery": Band, "seeds": 5, "family": "wavy-valley"}
+    tasks = [
+        Task("wavy-valley", partial(_wavy_valley, 0.3, 0.00625, 40), **wavy),
+        Task("wavy-valley-code", partial(_wavy_valley, 0.5, 0.00625**2, 80), **wavy),
+    ]
+    for name in datasets.POTENTIALS:
+        for paired in (True, False):
+            kind = "paired" if paired else "unpaired"
+            tasks.append(
+                Task(
+                    f"synthetic-{name}-{kind}",
+                    partial(_synthetic, name, paired),
+                    _potential,
+                    family=f"synthetic-{kind}",
+                    metrics=("w1",),
+                    simulated_by_euler=True,
+                )
+            )
+    cells = {"family": "eb", "seeds": 5, "metrics": ("w1",)}
+    gaps = {"family": "eb-gaps", "seeds": 5, "metrics": ("w2",), "protocols": UNSEEN}
+    tasks += [
+        Task("eb-full", _embryoid, _diffusion, **cells),
+        Task("eb-full-varying", _embryoid, _varying, **cells),
+        Task("eb-leave-two-out", _embryoid_gaps, _diffusion, **gaps),
+        Task("eb-leave-two-out-varying", _embryoid_gaps, _varying, **gaps),
+        Task("cis", _cis, _interacting, family="cis", seeds=3, metrics=tuple(DISTANCES)),
+        Task("chiral", _chiral, _kernel, family="chiral"),
+        Task("chiral-dense", _chiral_dense, _kernel, family="chiral"),
+    ]
+    for regime in ("dense", "terminal", "trickle"):
+        load = partial(_line_wells, regime)
+        name = f"doublewell-{regime}"
+        tasks.append(Task(name, load, _diffusion, family="doublewell", protocols=BOTH, seeds=3))
+    return tasks
+
+
+TASKS: dict[str, Task] = {task.name: task for task in _all_tasks()}

@@ -1,0 +1,204 @@
+"""The benchmark: its lists, its scores against known energies, its lines and its page."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stitchflow as sf
+from stitchflow import datasets
+from stitchflow._energy import Energy
+from stitchflow.bench import TASKS, Run, write_report
+from stitchflow.bench import _paper as paper_module
+from stitchflow.bench import _truth as truth
+from stitchflow.bench._paper import append, paper_runs
+from stitchflow.bench._runs import is_done, read_lines
+from stitchflow.bench._tables import Results
+
+
+def test_the_list_is_the_protocol():
+    names = list(TASKS)
+    assert len(names) == 42
+    assert sum(name.startswith("synthetic-") for name in names) == 30
+    assert sum(name.startswith("eb-") for name in names) == 4
+    rest = {"wavy-valley", "wavy-valley-code", "cis", "chiral", "chiral-dense"}
+    wells = {f"doublewell-{regime}" for regime in ("dense", "terminal", "trickle")}
+    assert rest | wells <= set(names)
+
+
+def bowl(scale: float = 1.0, shift: float = 0.0) -> Energy:
+    return Energy.known(sf.Potential(lambda x: 0.5 * scale * (x**2).sum() + shift), 2)
+
+
+def recovery(learned: Energy, true: Energy, cls=truth.Recovery) -> truth.Recovery:
+    rng = np.random.default_rng(0)
+    clouds = [rng.normal(size=(200, 2)) * s for s in (1.0, 0.7)]
+    data = sf.Snapshots.from_arrays(clouds, [0.0, 0.1])
+    return cls(learned, true, *data.split(0.5))
+
+
+def test_scores_of_a_scaled_and_shifted_bowl():
+    """grad V = x against 1.1 x: the error is 1 % of E|x|^2 over the variance of x."""
+    r = recovery(bowl(1.1, shift=3.0), bowl())
+    x = r.test.x
+    expected = 100 * 0.01 * (x**2).sum(1).mean() / x.var(axis=0).sum()
+    assert truth.grad_error(r) == pytest.approx(expected, rel=1e-4)
+    after, before = r.train.cloud(1), r.train.cloud(0)
+    uvp = 100 * 0.1**2 * 0.01 * (after**2).sum(1).mean() / before.var(axis=0).sum()
+    assert truth.l2_uvp(r) == pytest.approx(uvp, rel=1e-4)
+    scores = truth.POTENTIAL_SCORES
+    assert scores["pattern_r2"](r) == pytest.approx(1.0)
+    assert scores["raw_r2"](r) == pytest.approx(1.0 - 0.1**2, rel=1e-4)
+    assert scores["grad_pattern_r2"](r) == pytest.approx(1.0)
+
+
+def test_the_support_is_near_the_individuals():
+    r = recovery(bowl(), bowl())
+    low, high = r.train.x.min(axis=0), r.train.x.max(axis=0)
+    nearest = np.linalg.norm(r.support[:, None] - r.train.x[None], axis=-1).min(axis=1)
+    assert nearest.max() <= 0.05 * np.linalg.norm(high - low)
+    assert 1000 < len(r.support) < 10_000
+    band = recovery(bowl(), bowl(), truth.Band).support
+    assert np.abs(band[:, 1] - np.sin(0.5 * np.pi * band[:, 0])).max() <= 1.0
+
+
+def test_undefined_scores_are_absent():
+    flat = Energy.known(sf.Potential(lambda x: 0.0 * x.sum()), 2)
+    r = recovery(bowl(), flat)
+    names = {row.metric for row in truth.compare_energies(None, r)}
+    assert "l2_uvp" in names
+    assert not {"grad_error", "pattern_r2", "raw_r2", "grad_pattern_r2"} & names
+
+
+def test_kernel_scores_and_curl():
+    turn = lambda z: jnp.stack([-z[1], z[0]])
+    half = Energy.known(sf.VectorKernel(lambda z: 0.5 * turn(z)), 2)
+    whole = Energy.known(sf.VectorKernel(turn), 2)
+    r = recovery(half, whole)
+    assert truth.kernel_r2(r) == pytest.approx(0.75, rel=1e-4)
+    assert truth.kernel_r2_long(r) == pytest.approx(0.75, rel=1e-4)
+    np.testing.assert_allclose(truth.curl(whole, r.displacements[:50]), 2.0, rtol=1e-3)
+
+
+def test_interactions_are_compared_on_the_band_of_distances():
+    well = lambda scale: Energy.known(sf.Interaction(lambda r: scale * jnp.exp(-(r**2))), 2)
+    assert truth.w_pattern_r2(recovery(well(2.0), well(1.0))) == pytest.approx(1.0)
+
+
+def test_a_run_leaves_complete_lines_and_is_not_done_twice(tmp_path):
+    prepared = Run("wavy-valley", "nearest").prepare()
+    _, rows = prepared.carry_out()
+    lines = tmp_path / "lines.jsonl"
+    append(lines, rows)
+    wanted = {"task", "method", "seed", "protocol", "metric", "time", "value", "floor"}
+    wanted |= {"seconds_train", "seconds_total", "steps", "version", "settings", "data"}
+    stored = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert all(wanted <= set(row) for row in stored)
+    assert {row["protocol"] for row in stored} == {"marginal", "one-step", "rollout"}
+    assert is_done(prepared.identity, read_lines(lines))
+    assert not is_done(Run("wavy-valley", "nearest", seed=1).prepare().identity, stored)
+    with open(lines, "a") as file:  # a kill in the middle of a line
+        file.write('{"task": "wavy-')
+    assert len(read_lines(lines)) == len(stored)
+
+
+def test_physics_is_told_and_nothing_else():
+    plain = Run("synthetic-sphere-paired").prepare().method
+    assert [type(term).__name__ for term in plain.energy.terms] == ["Potential"]
+    assert plain == sf.Stitching(energy=plain.energy).resolved(
+        TASKS["synthetic-sphere-paired"].problem(0).train
+    )
+    euler = Run("synthetic-sphere-paired", euler=True).prepare().method
+    assert isinstance(euler.residual.scheme, sf.Forward)
+    assert euler.nodes == 6
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (Run("nothing"), "bench --list"),
+        (Run("wavy-valley", "magic"), "--method must be one of"),
+        (Run("wavy-valley", euler=True), "--euler"),
+    ],
+)
+def test_bad_runs_are_refused(run, words):
+    with pytest.raises(ValueError, match=words):
+        run.prepare()
+
+
+def test_every_table_has_its_trivial_rows():
+    runs = list(paper_runs())
+    assert {run.task for run in runs} == set(TASKS)
+    told = {run.task for run in runs if run.method == "ot-linear"}
+    assert {name for name in TASKS if not name.endswith("-varying")} == told
+    assert len(set(runs)) == len(runs)
+
+
+def test_interrupted_papers_go_on(tmp_path, monkeypatch):
+    """Two runs, one after the other; the second call finds both done."""
+    monkeypatch.setattr(
+        paper_module, "paper_runs", lambda quick: [Run("wavy-valley", m) for m in ("nearest",)]
+    )
+    said = []
+    monkeypatch.setattr(paper_module.tqdm, "write", lambda *a, **k: said.append(a[-1]))
+    assert paper_module.paper(tmp_path, workers=1) == []
+    size = (tmp_path / "paper.jsonl").stat().st_size
+    assert paper_module.paper(tmp_path, workers=1) == []
+    assert (tmp_path / "paper.jsonl").stat().st_size == size
+
+
+def test_the_page_is_made_from_lines_alone(tmp_path):
+    row = {"task": "chiral-dense", "method": "stitching", "euler": False, "protocol": "energy"}
+    row |= {"metric": "kernel_r2_long", "time": None, "value": 0.93, "floor": 1.0}
+    row |= {"seconds_train": 1.0}
+    append(tmp_path / "paper.jsonl", [{**row, "seed": seed} for seed in (0, 1)])
+    page = write_report(tmp_path, tmp_path).read_text()
+    assert "0.930 ± 0.000" in page
+    assert "0.930, met" in page
+    later = Results([{**row, "seed": 0}, {**row, "seed": 0, "value": 0.5}])
+    assert later.mean("chiral-dense", "energy", "kernel_r2_long") == 0.5
+
+
+def test_recorded_data_is_checked(data_folder, tmp_path, monkeypatch):
+    train, test = datasets.embryoid()
+    assert (len(train.x), len(test.x)) == (11773, 5046)
+    assert datasets.cis().train.counts.tolist() == [155] * 201
+    assert datasets.chiral_recorded().test.times.tolist() == [0, 50, 100, 200, 400, 600, 800]
+    with np.load(data_folder / "eb5.npz") as file:
+        arrays = dict(file)
+    arrays["x"] = arrays["x"] + np.float32(1.0)
+    np.savez(tmp_path / "eb5.npz", **arrays)
+    monkeypatch.setenv("STITCHFLOW_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match="checksum differs"):
+        datasets.embryoid()
+    monkeypatch.setenv("STITCHFLOW_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="STITCHFLOW_DATA"):
+        datasets.cis()
+
+
+def test_downloads_name_their_way_out(tmp_path, monkeypatch):
+    """Neither a folder nor a network: one sentence says what to do."""
+    import pooch
+
+    def no_network(*args, **kwargs):
+        raise ConnectionError("unreachable")
+
+    monkeypatch.setenv("STITCHFLOW_DATA", str(tmp_path))
+    monkeypatch.setattr(pooch, "retrieve", no_network)
+    with pytest.raises(OSError, match="STITCHFLOW_DATA"):
+        datasets.chiral_recorded()
+
+
+def test_downloaded_originals_hold_the_same_data(data_folder, tmp_path, monkeypatch):
+    """The public files have their own layout; what is read from them hashes alike."""
+    import pooch
+
+    with np.load(data_folder / "cis.npz") as file:
+        path = file["x"].reshape(201, 310, 2)
+        np.savez(tmp_path / "original.npz", trajectories=path, times=np.unique(file["t"]))
+    monkeypatch.setenv("STITCHFLOW_DATA", str(tmp_path))
+    monkeypatch.setattr(pooch, "retrieve", lambda *a, **k: str(tmp_path / "original.npz"))
+    fetched = datasets.cis()
+    monkeypatch.setenv("STITCHFLOW_DATA", str(data_folder))
+    assert fetched.train.fingerprint == datasets.cis().train.fingerprint
