@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-full lint docs results bench paper paper-quick paper-draw clean
+.PHONY: demo test test-full lint docs bench paper paper-quick paper-draw clean
 
 .venv/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -32,21 +32,19 @@ test: lint docs
 test-full: test
 	$(BIN)/python -m pytest -m full tests
 
-results: .venv/test.done
-	$(BIN)/python benchmarks/eb.py
-	$(BIN)/python benchmarks/readme_table.py
-
 bench: .venv/test.done
 	$(BIN)/python benchmarks/step.py
 
 paper: .venv/test.done
 	$(BIN)/python benchmarks/paper.py
+	$(BIN)/python benchmarks/readme_table.py
 
 paper-quick: .venv/test.done
 	$(BIN)/python benchmarks/paper.py --quick
 
 paper-draw: .venv/test.done
 	$(BIN)/python benchmarks/paper.py --draw
+	$(BIN)/python benchmarks/readme_table.py
 
 clean:
 	rm -rf .venv build stitchflow-demo

@@ -6,33 +6,32 @@ import json
 import sys
 from pathlib import Path
 
+from stitchflow.bench._tables import Results
+
 ROOT = Path(__file__).parents[1]
 START, END = "<!-- table: benchmarks/readme_table.py -->\n", "<!-- end -->"
-NAMES = {
-    "stitching-varying": "stitching, V(x, t)",
-    "stitching": "stitching, V(x)",
-    "nearest": "nearest snapshot",
-    "ot-linear": "straight optimal transport",
+ROWS = {
+    "stitching, V(x, t)": ("eb-full-varying", "stitching"),
+    "stitching, V(x)": ("eb-full", "stitching"),
+    "nearest snapshot": ("eb-full", "nearest"),
+    "straight optimal transport": ("eb-full", "ot-linear"),
 }
 PROTOCOLS = ("marginal", "one-step", "rollout")
 
 
 def table() -> str:
-    lines = (ROOT / "results" / "eb.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    means = {
-        (row["method"], row["protocol"]): row
-        for row in rows
-        if row["metric"] == "w1" and row["time"] is None
-    }
+    lines = (ROOT / "results" / "paper.jsonl").read_text().splitlines()
+    results = Results(json.loads(line) for line in lines)
     names = ("method", *PROTOCOLS, "training, s", "command")
     text = f"| {' | '.join(names)} |\n{'|---' * len(names)}|\n"
-    for method, name in NAMES.items():
-        cells = [f"{means[method, p]['value']:.3f}" for p in PROTOCOLS]
-        seconds = f"{means[method, 'marginal']['seconds_train']:.0f}"
-        text += f"| {name} | {' | '.join(cells)} | {seconds} | `make results` |\n"
-    floors = [f"{means['stitching', p]['floor']:.3f}" for p in PROTOCOLS]
-    return text + f"| floor | {' | '.join(floors)} | | |\n"
+    for name, (task, method) in ROWS.items():
+        cells = [results.cell(task, p, "w1", method=method) for p in PROTOCOLS]
+        place = (task, "marginal", "w1")
+        seconds = results.mean(*place, method=method, column="seconds_train")
+        command = f"`stitchflow bench {task} --method {method}`"
+        text += f"| {name} | {' | '.join(cells)} | {seconds:.0f} | {command} |\n"
+    floors = [results.mean("eb-full", p, "w1", column="floor") for p in PROTOCOLS]
+    return text + f"| floor | {' | '.join(f'{floor:.3f}' for floor in floors)} | | |\n"
 
 
 def main() -> None:

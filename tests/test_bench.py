@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import datasets
+from stitchflow import _runs, datasets
 from stitchflow._energy import Energy
 from stitchflow.bench import TASKS, Run, write_report
 from stitchflow.bench import _paper as paper_module
@@ -15,6 +15,13 @@ from stitchflow.bench import _truth as truth
 from stitchflow.bench._paper import append, paper_runs
 from stitchflow.bench._runs import is_done, read_lines
 from stitchflow.bench._tables import Results
+from stitchflow.cli import main
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch):
+    """Commands keep compiled programs; tests leave JAX's settings alone."""
+    monkeypatch.setattr(_runs, "keep_compilations", lambda: None)
 
 
 def test_the_list_is_the_protocol():
@@ -25,6 +32,46 @@ def test_the_list_is_the_protocol():
     rest = {"wavy-valley", "wavy-valley-code", "cis", "chiral", "chiral-dense"}
     wells = {f"doublewell-{regime}" for regime in ("dense", "terminal", "trickle")}
     assert rest | wells <= set(names)
+
+
+@pytest.mark.parametrize(("option", "count"), [("--list", 42), ("--methods", 4)])
+def test_the_command_names_one_a_line_and_nothing_else(option, count, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["bench", option])
+    assert end.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == count
+    assert all(line.replace("-", "").replace("_", "").isalnum() for line in lines)
+
+
+def test_the_command_appends_lines(tmp_path, capsys):
+    arguments = ["bench", "wavy-valley", "--method", "nearest", "--seed", "3"]
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--json", str(tmp_path / "lines.jsonl")])
+    assert end.value.code == 0
+    rows = read_lines(tmp_path / "lines.jsonl")
+    assert {(row["task"], row["method"], row["seed"]) for row in rows} == {
+        ("wavy-valley", "nearest", 3)
+    }
+    assert "one-step" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "needs a TASK"),
+        (["nothing"], "nothing"),
+        (["cis", "--euler"], "--euler"),
+        (["cis", "--json", "no/where.jsonl"], "no directory"),
+    ],
+)
+def test_bad_commands_are_refused_in_one_line(arguments, words, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["bench", *arguments])
+    assert end.value.code == 2
+    complaint = capsys.readouterr().err
+    assert words in complaint
+    assert len(complaint.splitlines()) == 1
 
 
 def bowl(scale: float = 1.0, shift: float = 0.0) -> Energy:
@@ -201,4 +248,8 @@ def test_downloaded_originals_hold_the_same_data(data_folder, tmp_path, monkeypa
     monkeypatch.setattr(pooch, "retrieve", lambda *a, **k: str(tmp_path / "original.npz"))
     fetched = datasets.cis()
     monkeypatch.setenv("STITCHFLOW_DATA", str(data_folder))
-    assert fetched.train.fingerprint == datasets.cis().train.fingerprint
+    local = datasets.cis()
+    for a, b in ((fetched.train, local.train), (fetched.test, local.test)):
+        np.testing.assert_array_equal(a.x, b.x)
+        np.testing.assert_array_equal(a.ids, b.ids)
+        np.testing.assert_array_equal(a.times, b.times)

@@ -103,7 +103,7 @@ def split_of(run) -> tuple[set, set]:
 def no_compilation_cache():
     """The settings of JAX are this process's, which other tests share."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "keep_compilations", lambda: None)
+        patch.setattr(_runs, "keep_compilations", lambda: None)
         yield
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import cli
+from stitchflow import _runs, cli
 from stitchflow._demo import _check_folder
 from stitchflow.datasets import double_well, double_well_potential
 
@@ -16,7 +16,7 @@ TIMES = (0.0, 0.2, 0.4, 0.7, 1.0, 1.5)
 @pytest.fixture(autouse=True)
 def no_compilation_cache(monkeypatch):
     """The settings of JAX are this process's, which other tests share."""
-    monkeypatch.setattr(cli, "keep_compilations", lambda: None)
+    monkeypatch.setattr(_runs, "keep_compilations", lambda: None)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 4])

@@ -103,10 +103,11 @@ def test_random_intervals_at_the_centres_are_unbiased(x64):
 def test_a_ridge_shrinks_the_force_by_its_share(x64):
     """Of |v + s g|^2 + ridge |s g|^2 with v = -g everywhere, the best s is 1 / (1 + ridge)."""
     curve = ou_curve(41, 1.7, 0.5, False)
+    bowl = Energy.known(Potential(lambda x: 0.5 * 1.7 * (x**2).sum()), 2)
 
     def total(scale: float) -> float:
         residual = VelocityResidual(kinetic=float(1.0 / scale), ridge=0.5)
-        return float(residual.at_centres(curve, ou_energy(1.7, 0.0)))
+        return float(residual.at_centres(curve, bowl))
 
     scales = np.array([0.5, 2.0 / 3.0, 0.9])
     values = [total(scale) for scale in scales]

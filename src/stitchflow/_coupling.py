@@ -79,6 +79,8 @@ def motion(
     Two samples of n individuals at rest differ in their means alone by the population's variance
     times 2 / n; with the finer differences of optimal transport about three times that.
     """
+    if len(clouds) < 2:
+        return Motion(1.0, 0.0)
     rng = np.random.default_rng(0)
     start = np.asarray(clouds[0], np.float64)
     later = np.unique(np.linspace(1, len(clouds) - 1, looks).round().astype(int))
@@ -100,3 +102,12 @@ def motion(
             many = 0.0 if matched else 3.0 * variance * (1.0 / len(start) + 1.0 / len(end))
     signal = max(squared - few, many / cap, 1e-12 * spread)
     return Motion(float(np.sqrt((signal + many) / spread)), many / signal)
+
+
+def actions(clouds: list[np.ndarray], matched: bool, most: int = 200) -> np.ndarray:
+    """Mean squared way over each gap, on at most `most` individuals; the same for every seed."""
+    if not matched:
+        rng = np.random.default_rng(0)
+        n = min(most, *(len(cloud) for cloud in clouds))
+        clouds = list(chain(clouds, [np.ones(len(cloud)) for cloud in clouds], n, rng))
+    return (np.diff(np.stack(clouds), axis=0) ** 2).sum(-1).mean(-1)

@@ -126,18 +126,18 @@ def inverse_softplus(y: Array | np.ndarray) -> Array:
     return y + jnp.log(-jnp.expm1(-y))
 
 
-def node_times(observed: np.ndarray, nodes: int, ways: np.ndarray | None = None) -> np.ndarray:
+def node_times(observed: np.ndarray, nodes: int, action: np.ndarray | None = None) -> np.ndarray:
     """About `nodes` times over the observed range, each observation on a node where they fit.
 
-    Every gap gets intervals in proportion to its share of the time and of the way that is gone
-    (`ways`, one a gap), half and half, and at least one. With more observations than half the
-    nodes, observations fall between nodes.
+    Every gap gets intervals in proportion to its share of the time and of the `action` (squared way
+    over duration, one a gap: fast stretches need fine nodes), half and half, and at least one. With
+    more observations than half the nodes, observations fall between nodes.
     """
     observed = np.asarray(observed, float)
     gaps = np.diff(observed)
     share = gaps / gaps.sum()
-    if ways is not None and ways.sum() > 0:
-        share = 0.5 * (share + ways / ways.sum())
+    if action is not None and action.sum() > 0:
+        share = 0.5 * (share + action / action.sum())
     if len(observed) > nodes / 2 + 1:
         passed = np.concatenate([[0.0], np.cumsum(share)])
         return np.interp(np.linspace(0.0, 1.0, nodes), passed / passed[-1], observed)

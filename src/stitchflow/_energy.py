@@ -62,9 +62,8 @@ class Energy(eqx.Module):
         return any(term.time_varying for term in self.only(Potential))
 
     def at_speed(self, speed: float) -> Energy:
-        """Vector kernels in units of a cloud's speed, so that few steps reach their size."""
-        kernels = (t.at_speed(speed) if isinstance(t, VectorKernel) else t for t in self.terms)
-        return Energy(tuple(kernels), self.units)
+        """Every term started at the size that moves a cloud at this speed (internal units)."""
+        return Energy(tuple(term.at_speed(speed) for term in self.terms), self.units)
 
     @property
     def needs_density(self) -> bool:

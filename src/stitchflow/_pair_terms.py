@@ -167,7 +167,7 @@ class VectorKernel(Term):
         return changed(self, reach=reach_of(cloud), **fields)
 
     def at_speed(self, speed: float) -> VectorKernel:
-        """The same with its unit set for a cloud of this speed, whose pushes largely cancel."""
+        # The pushes of many largely cancel: each is larger than the speed they make.
         return changed(self, scale=jnp.asarray(10.0 * speed, float))
 
     def kernel(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:

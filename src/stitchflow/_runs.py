@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -11,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from stitchflow._energy import Energy
@@ -27,6 +30,14 @@ from stitchflow._tables import Columns, DataFile, read_table
 from stitchflow._terms import Entropy, Potential
 
 PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
+
+
+def keep_compilations() -> None:
+    """Compiled programs survive the process; only commands do this, never an import."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "stitchflow" / "xla"
+    jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    logging.getLogger("jax").setLevel(logging.ERROR)
 
 
 @contextmanager

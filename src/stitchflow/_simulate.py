@@ -17,7 +17,7 @@ from stitchflow._kde import KDE, Field, silverman
 from stitchflow._types import Scalar
 
 # The least number of SDE steps between two requested times: up to 20, fewer in short gaps.
-STEPS_PER_GAP, STEPS_PER_UNIT = 20, 80
+STEPS_PER_GAP, STEPS_PER_UNIT = 20, 100
 MOST_STEPS = 4000
 STABLE = 0.3  # step times the largest slope of the drift
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._coupling import Motion, motion
+from stitchflow._coupling import Motion, actions, motion
 from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_number, rows_named
 from stitchflow._units import Units
 
@@ -243,6 +243,13 @@ class Snapshots:
         """How far individuals move over the whole time, and how much of it may be sampling."""
         paired = self.paired
         return motion(list(self.paths) if paired else self.clouds, paired)
+
+    @cached_property
+    def actions(self) -> np.ndarray:
+        """Squared way over duration of each gap: where motion is fast."""
+        paired = self.paired
+        clouds = list(self.paths) if paired else self.clouds
+        return actions(clouds, paired) / np.diff(self.times)
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

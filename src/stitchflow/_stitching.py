@@ -45,7 +45,7 @@ NARROWEST = 0.5
 # its say grows with the number of individuals behind it.
 WORTH = 700
 
-# Up to this many times the weight stays as it is; beyond, it grows with their number.
+# Up to this many times the weight stays as it is; beyond, it grows with their number's root.
 FEW_TIMES = 6
 
 # Without diffusion a particle is an individual's path, and as many as this are followed.
@@ -109,7 +109,7 @@ class Stitching(Method):
         residual = self.residual
         # The residual is judged against the motion there is: slow data needs a stricter one.
         # And the data term is a sum over times, so that many of them need a stricter one too.
-        weight = float(np.clip(WORTH / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES)
+        weight = float(np.clip(WORTH / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES) ** 0.5
         weight /= min(1.0, motion.distance**2)
         residual = replace(
             residual,
@@ -157,7 +157,9 @@ class Stitching(Method):
         units = data.units
         energy = method.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
         curve = method.start(data, start_key)
-        energy = energy.at_speed(float(jnp.sqrt((Intervals.of(curve).velocities ** 2).sum(-1).mean())))
+        energy = energy.at_speed(
+            float(jnp.sqrt((Intervals.of(curve).velocities ** 2).sum(-1).mean()))
+        )
         # Bound methods compare by identity; this compares by settings, so that fits share programs.
         optimum = minimise(
             jax.tree_util.Partial(Stitching.loss, method),
@@ -213,8 +215,7 @@ class Stitching(Method):
         clouds = [np.asarray(units.space_in(cloud)) for cloud in data.clouds]
         least = NARROWEST * leave_one_out_bandwidth(clouds, rng)
         observed = units.time_in(data.times)
-        ways = np.sqrt((np.diff(chain, axis=0) ** 2).sum(-1).mean(-1))
-        nodes = node_times(observed, self.nodes, ways)
+        nodes = node_times(observed, self.nodes, data.actions)
         return Curve(
             particles=jnp.asarray(through_snapshots(chain, observed, nodes), float),
             log_weights=jnp.zeros(n),

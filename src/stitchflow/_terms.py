@@ -52,6 +52,10 @@ class Term(eqx.Module):
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Term:
         """Parameters for data like `cloud` (internal units)."""
 
+    def at_speed(self, speed: float) -> Term:
+        """The same, started at the size that moves a cloud at this speed (internal units)."""
+        return self
+
     @abstractmethod
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
         r"""$\nabla\,\delta F/\delta\rho$ at x (s, m, d), or minus a non-gradient velocity.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import sys
@@ -33,17 +32,9 @@ JsonFile = Annotated[
 
 @app.callback()
 def _start() -> None:
+    from stitchflow._runs import keep_compilations
+
     keep_compilations()
-
-
-def keep_compilations() -> None:
-    """Compiled programs survive the process; the library itself never touches JAX's settings."""
-    import jax
-
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "stitchflow" / "xla"
-    jax.config.update("jax_compilation_cache_dir", str(cache))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-    logging.getLogger("jax").setLevel(logging.ERROR)
 
 
 @app.command()

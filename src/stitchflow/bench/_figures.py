@@ -197,7 +197,8 @@ def embryoid(studio: Studio, name: str) -> bool:
     for row, (arrays, label) in enumerate(((static, "V(x)"), (varying, "V(x, t)"))):
         fields = [v - np.median(v) for v in arrays["learned"]]
         stacked = np.stack(fields)
-        levels = np.linspace(*np.percentile(stacked, [1, 90]), 21)
+        low, high = np.percentile(stacked, [1, 90])
+        levels = np.linspace(low, high, 21)
         for k, t in enumerate(times):
             ax = axes[row, k]
             v = np.clip(fields[min(k, len(fields) - 1)], levels[0], levels[-1])
@@ -247,7 +248,8 @@ def cis(studio: Studio, name: str) -> bool:
     scale = np.linalg.lstsq(
         (arrays["learned"] - arrays["learned"].mean()).reshape(-1, 1), true.ravel(), rcond=None
     )[0]
-    levels = np.linspace(*np.percentile(true, [1, 80]), 15)
+    low, high = np.percentile(true, [1, 80])
+    levels = np.linspace(low, high, 15)
     _landscape(top, arrays, arrays["learned"] * float(scale[0]), levels)
     top.contour(
         arrays["first"], arrays["second"], true, levels=levels[::3], colors="w", linestyles="--"

@@ -10,6 +10,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -18,6 +19,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from stitchflow._runs import keep_compilations
 from stitchflow.bench._pictures import picture_of, picture_path, write_picture
 from stitchflow.bench._runs import Run, is_done, read_lines
 from stitchflow.bench._tasks import TASKS
@@ -28,20 +30,21 @@ QUICK = ("wavy-valley", "synthetic-oakley_ohagan-paired", "eb-full-varying", "do
 
 
 def paper_runs(quick: bool = False) -> Iterator[Run]:
-    """All runs, dear ones first, so that the last ones to finish are short."""
+    """All runs: our own (dear ones first), the trivial methods, then the published columns."""
     tasks = [task for task in TASKS.values() if not quick or task.name in QUICK]
-    order = {"eb": 0, "eb-gaps": 0, "doublewell": 1, "wavy-valley": 2, "cis": 4, "chiral": 4}
-    for task in sorted(tasks, key=lambda task: order.get(task.family, 3)):
-        seeds = 1 if quick else task.seeds
-        for seed in range(seeds):
-            yield Run(task.name, seed=seed)
-            if task.simulated_by_euler and not quick:
-                yield Run(task.name, seed=seed, euler=True)
-        twin = task.name.endswith("-varying")  # same data, and trivial methods have no potential
-        if not twin:
+    ours, euler, trivial = [], [], []
+    for task in tasks:
+        seeds = range(1 if quick else task.seeds)
+        ours += [Run(task.name, seed=seed) for seed in seeds]
+        if task.simulated_by_euler and not quick:
+            euler += [Run(task.name, seed=seed, euler=True) for seed in seeds]
+        if not task.name.endswith("-varying"):  # its twin has the same data
             recorded = task.family in ("eb", "eb-gaps", "cis")
-            for method, seed in itertools.product(TRIVIAL, range(1 if recorded else seeds)):
-                yield Run(task.name, method, seed)
+            pairs = itertools.product(TRIVIAL, range(1) if recorded else seeds)
+            trivial += [Run(task.name, method, seed) for method, seed in pairs]
+    dear = ("eb", "cis", "chiral", "doublewell")
+    ours.sort(key=lambda run: not run.task.startswith(dear))
+    return iter([*ours, *trivial, *euler])
 
 
 def paper(folder: Path, *, quick: bool = False, workers: int | None = None) -> list[str]:
@@ -78,14 +81,20 @@ def _outcome(job: Any, run: Run) -> str:
 
 def _settle(turn: Any) -> None:
     """One core and the shared store of compiled programs for this worker."""
-    from stitchflow.cli import keep_compilations
-
     with turn.get_lock():
         place, turn.value = turn.value, turn.value + 1
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[place % len(cores)]})
     keep_compilations()
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _leave_with(parent: int) -> None:
+    """End this worker when its parent is gone, lest it go on writing unseen."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _one(run: Run, folder: Path) -> str:

@@ -20,14 +20,14 @@ makes them anew without fitting anything.
 
 Means are over seeds, ± their standard deviation. A seed draws the simulation as well as the fit;
 recorded data (EB, CIS, the seven chiral snapshots) is the same for all. The floor is what other
-individuals of the training data score. The trivial methods stand still (nearest snapshot) or follow
-straight optimal-transport lines; where they win, the table says so."""
+individuals of the training data score. The trivial methods stand still (nearest snapshot) or
+follow straight optimal-transport lines; where they win, the table says so."""
 
 SECTIONS: list[tuple[str, str, Callable[[Results], str], tuple[str, ...]]] = [
     (
         "Wavy valley",
-        "Twenty paired particles at five times on a sinusoidal valley. The published figures belong "
-        "to `wavy-valley-code`.",
+        "Twenty paired particles at five times on a sinusoidal valley. The published figures "
+        "belong to `wavy-valley-code`.",
         _tables.wavy_valley,
         ("wavy-valley",),
     ),
@@ -47,15 +47,15 @@ SECTIONS: list[tuple[str, str, Callable[[Results], str], tuple[str, ...]]] = [
     ),
     (
         "The published columns",
-        "Data moved by one Euler step a gap, as the paper's was (`--euler`), and the curve with it. "
-        "L2-UVP here is the quantity behind the published stitching figures; it is not `grad_error`.",
+        "Data moved by one Euler step a gap, as the paper's was (`--euler`), and the curve with "
+        "it. L2-UVP here is the quantity behind the published stitching figures, not `grad_error`.",
         _tables.euler,
         (),
     ),
     (
         "Embryoid bodies",
-        "Five snapshots, five principal components, W1 on held-out cells. Printed rows follow their "
-        "own protocols.",
+        "Five snapshots, five principal components, W1 on held-out cells. Printed rows follow "
+        "their own protocols.",
         _tables.embryoid,
         ("embryoid",),
     ),
@@ -80,8 +80,8 @@ SECTIONS: list[tuple[str, str, Callable[[Results], str], tuple[str, ...]]] = [
     ),
     (
         "Double well under three observation regimes",
-        "V = (|x| - 7)^2 / 2, beta 1: twenty snapshots, the first and last only, or 1,000 snapshots "
-        "of ten particles. Judged on 500 held-out particles at twenty times.",
+        "V = (|x| - 7)^2 / 2, beta 1: twenty snapshots, the first and last only, or 1,000 "
+        "snapshots of ten particles. Judged on 500 held-out particles at twenty times.",
         _tables.double_well,
         ("doublewell",),
     ),

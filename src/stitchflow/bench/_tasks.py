@@ -134,7 +134,7 @@ def _line_wells(regime: str, seed: int, euler: bool) -> Problem:
 
 
 def _all_tasks() -> list[Task]:
-    wavy = {"energy": _diffusion, "recovery": Band, "seeds": 5, "family": "wavy-valley"}
+    wavy = {"energy": _diffusion, "recovery": Band, "seeds": 3, "family": "wavy-valley"}
     tasks = [
         Task("wavy-valley", partial(_wavy_valley, 0.3, 0.00625, 40), **wavy),
         Task("wavy-valley-code", partial(_wavy_valley, 0.5, 0.00625**2, 80), **wavy),
@@ -159,14 +159,14 @@ def _all_tasks() -> list[Task]:
         Task("eb-full-varying", _embryoid, _varying, **cells),
         Task("eb-leave-two-out", _embryoid_gaps, _diffusion, **gaps),
         Task("eb-leave-two-out-varying", _embryoid_gaps, _varying, **gaps),
-        Task("cis", _cis, _interacting, family="cis", seeds=3, metrics=tuple(DISTANCES)),
+        Task("cis", _cis, _interacting, family="cis", metrics=tuple(DISTANCES)),
         Task("chiral", _chiral, _kernel, family="chiral"),
         Task("chiral-dense", _chiral_dense, _kernel, family="chiral"),
     ]
     for regime in ("dense", "terminal", "trickle"):
         load = partial(_line_wells, regime)
         name = f"doublewell-{regime}"
-        tasks.append(Task(name, load, _diffusion, family="doublewell", protocols=BOTH, seeds=3))
+        tasks.append(Task(name, load, _diffusion, family="doublewell", protocols=BOTH))
     return tasks
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import jax
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 from scipy.spatial.distance import pdist
 
 from stitchflow._energy import Energy
@@ -47,7 +47,7 @@ class Recovery:
         low, high = self.train.x.min(axis=0), self.train.x.max(axis=0)
         axes = [np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)]
         grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, self.train.dim)
-        distance, _ = cKDTree(self.train.x).query(grid)
+        distance, _ = KDTree(self.train.x).query(grid)
         return grid[distance <= NEAR * np.linalg.norm(high - low)]
 
     @cached_property

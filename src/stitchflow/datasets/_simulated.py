@@ -146,5 +146,5 @@ def chiral(*, snapshots: int = 1601, n: int = 500, key: KeyLike = 0) -> Simulate
     times = np.linspace(0.0, 800.0, snapshots)
     clouds = np.asarray(simulate(energy, jnp.asarray(x0, float), times, as_key(key), ode=True))
     order = rng.permutation(n)  # by particle; the learner is not told who is who
-    halves = [Snapshots.from_arrays(list(clouds[:, order[half::2]]), times) for half in (0, 1)]
-    return Simulated(*halves, energy)
+    half = lambda rows: Snapshots.from_arrays(list(clouds[:, rows]), times)
+    return Simulated(half(order[0::2]), half(order[1::2]), energy)
