@@ -45,6 +45,14 @@ def test_synthetic_snapshots_follow_the_flow():
         datasets.synthetic("cube")
 
 
+def test_creases_do_not_stop_the_simulation():
+    """Individuals that reach a crease of holder_table stay there, and everybody stays finite."""
+    train, _, energy = datasets.synthetic("holder_table", n=200)
+    assert np.isfinite(train.x).all()
+    values = [float(np.mean(energy.potential(cloud))) for cloud in train.clouds]
+    assert (np.diff(values) < 0).all()
+
+
 def test_the_wavy_valley_is_followed():
     train, test, energy = datasets.wavy_valley()
     assert train.times.tolist() == [0.0, 5.0, 10.0, 20.0, 30.0]

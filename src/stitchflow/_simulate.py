@@ -112,6 +112,8 @@ def _ode(energy: Energy, x: Array, log_weights: Array, times: Array) -> Float[Ar
         return -at_one(energy.gradient, y, t, rho, field)
 
     tolerance = 1e-4 if x.dtype == jnp.float32 else 1e-8
+    # At a crease of the energy no step is small enough: smaller ones than this are never tried.
+    least = jnp.abs(times[-1] - times[0]) / MOST_STEPS
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(velocity),
         diffrax.Tsit5(),
@@ -120,8 +122,10 @@ def _ode(energy: Energy, x: Array, log_weights: Array, times: Array) -> Float[Ar
         None,
         x,
         saveat=diffrax.SaveAt(ts=times),
-        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
-        max_steps=MOST_STEPS * times.shape[0],
+        stepsize_controller=diffrax.PIDController(
+            rtol=tolerance, atol=tolerance, dtmin=least, force_dtmin=True
+        ),
+        max_steps=10 * MOST_STEPS,
         throw=False,
     )
     assert solution.ys is not None

@@ -92,7 +92,7 @@ def wavy_valley(studio: Studio, name: str) -> bool:
     for ax in axes[0]:
         for cloud, t, colour in zip(arrays["clouds"], arrays["times"], colours, strict=True):
             ax.scatter(*cloud.T, s=10, color=colour, edgecolors="k", lw=0.3, label=f"t = {t:g}")
-    axes[0, 0].legend(fontsize=7, loc="lower left", ncols=2)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     figure.colorbar(filled, ax=axes[0, :].tolist(), label="V (centred)", shrink=0.9)
     studio.save(figure, name)
     return True
