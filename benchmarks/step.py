@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import stitchflow as sf
-from stitchflow._stitching import Observations
+from stitchflow._observations import Observations
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("STITCHFLOW_DATA", ROOT.parent / "shared" / "data")) / "eb5.npz"

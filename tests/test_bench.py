@@ -1,6 +1,12 @@
 """The benchmark: its lists, its scores against known energies, its lines and its page."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +18,7 @@ from stitchflow._energy import Energy
 from stitchflow.bench import TASKS, Run, write_report
 from stitchflow.bench import _paper as paper_module
 from stitchflow.bench import _truth as truth
-from stitchflow.bench._paper import append, paper_runs
+from stitchflow.bench._paper import paper_runs
 from stitchflow.bench._runs import is_done, read_lines
 from stitchflow.bench._tables import Results
 from stitchflow.cli import main
@@ -113,7 +119,7 @@ def test_the_support_is_near_the_individuals():
 def test_undefined_scores_are_absent():
     flat = Energy.known(sf.Potential(lambda x: 0.0 * x.sum()), 2)
     r = recovery(bowl(), flat)
-    names = {row.metric for row in truth.compare_energies(None, r)}
+    names = {row.metric for row in truth.compare_energies(r)}
     assert "l2_uvp" in names
     assert not {"grad_error", "pattern_r2", "raw_r2", "grad_pattern_r2"} & names
 
@@ -137,7 +143,7 @@ def test_a_run_leaves_complete_lines_and_is_not_done_twice(tmp_path):
     prepared = Run("wavy-valley", "nearest").prepare()
     _, rows = prepared.carry_out()
     lines = tmp_path / "lines.jsonl"
-    append(lines, rows)
+    _runs.append_json(lines, rows)
     wanted = {"task", "method", "seed", "protocol", "metric", "time", "value", "floor"}
     wanted |= {"seconds_train", "seconds_total", "steps", "version", "settings", "data"}
     stored = [json.loads(line) for line in lines.read_text().splitlines()]
@@ -183,23 +189,46 @@ def test_every_table_has_its_trivial_rows():
 
 
 def test_interrupted_papers_go_on(tmp_path, monkeypatch):
-    """Two runs, one after the other; the second call finds both done."""
-    monkeypatch.setattr(
-        paper_module, "paper_runs", lambda quick: [Run("wavy-valley", m) for m in ("nearest",)]
-    )
-    said = []
-    monkeypatch.setattr(paper_module.tqdm, "write", lambda *a, **k: said.append(a[-1]))
+    """The second call finds the run of the first and adds nothing."""
+    monkeypatch.setattr(paper_module, "paper_runs", lambda quick: [Run("wavy-valley", "nearest")])
     assert paper_module.paper(tmp_path, workers=1) == []
     size = (tmp_path / "paper.jsonl").stat().st_size
     assert paper_module.paper(tmp_path, workers=1) == []
     assert (tmp_path / "paper.jsonl").stat().st_size == size
 
 
+def test_a_worker_leaves_when_its_parent_is_killed():
+    """A real process, a real SIGKILL: nobody is left to write unseen."""
+    words = (
+        "import multiprocessing, os, time\n"
+        "from stitchflow.bench._paper import _leave_with\n"
+        "if __name__ == '__main__':\n"
+        "    context = multiprocessing.get_context('fork')\n"
+        "    child = context.Process(target=_leave_with, args=(os.getpid(),))\n"
+        "    child.start()\n"
+        "    print(child.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    os.kill(child, 0)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for _ in range(50):
+        if not Path(f"/proc/{child}").exists():
+            return
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("the worker outlived its parent")
+
+
 def test_the_page_is_made_from_lines_alone(tmp_path):
     row = {"task": "chiral-dense", "method": "stitching", "euler": False, "protocol": "energy"}
     row |= {"metric": "kernel_r2_long", "time": None, "value": 0.93, "floor": 1.0}
     row |= {"seconds_train": 1.0}
-    append(tmp_path / "paper.jsonl", [{**row, "seed": seed} for seed in (0, 1)])
+    _runs.append_json(tmp_path / "paper.jsonl", [{**row, "seed": seed} for seed in (0, 1)])
     page = write_report(tmp_path, tmp_path).read_text()
     assert "0.930 ± 0.000" in page
     assert "0.930, met" in page

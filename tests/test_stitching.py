@@ -106,7 +106,7 @@ def test_frozen_parts_do_not_move():
 
 
 def test_minibatches_are_unbiased():
-    from stitchflow._stitching import Observations
+    from stitchflow._observations import Observations
 
     rng = np.random.default_rng(0)
     clouds = [rng.normal(size=(n, 1)) + k for k, n in enumerate((40, 100, 70))]

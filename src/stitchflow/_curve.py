@@ -72,6 +72,12 @@ class Curve(eqx.Module):
         return jnp.asarray(np.diff(self.times), self.particles.dtype)
 
     @property
+    def speed(self) -> float:
+        """Root mean squared speed of the particles over all intervals."""
+        velocities = jnp.diff(self.particles, axis=0) / self.steps[:, None, None]
+        return float(jnp.sqrt((velocities**2).sum(-1).mean()))
+
+    @property
     def positions(self) -> Float[Array, "k n d"]:
         return self.particles if self.learn_particles else jax.lax.stop_gradient(self.particles)
 

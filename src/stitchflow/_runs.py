@@ -288,11 +288,15 @@ def json_rows(
     ]
 
 
-def append_json(path: Path, rows: list[dict[str, Any]]) -> None:
-    """One JSON object a line, added at the end of the file."""
-    lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(lines)
+def append_json(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """One JSON object a line, added in one write: a kill leaves all of these lines or none."""
+    lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, lines)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def timed(function: Any, *args: Any, **kwargs: Any) -> tuple[Any, float]:

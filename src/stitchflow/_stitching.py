@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array
 
 from stitchflow import _coupling
 from stitchflow._curve import Curve, inverse_softplus, node_times, through_snapshots
@@ -25,10 +25,11 @@ from stitchflow._energy import Energy
 from stitchflow._flow import Flow, StitchedFlow
 from stitchflow._kde import PAIR_BUDGET, leave_one_out_bandwidth, silverman
 from stitchflow._method import Fit, Method, Packed, check_data
+from stitchflow._observations import Observations
 from stitchflow._optimise import Checkpoint, Optimiser, minimise
 from stitchflow._packing import named_arrays, settings_from, settings_of, with_arrays
 from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._residual import Intervals, VelocityResidual
+from stitchflow._residual import VelocityResidual
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Entropy, Potential, Term, changed
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
@@ -157,9 +158,7 @@ class Stitching(Method):
         units = data.units
         energy = method.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
         curve = method.start(data, start_key)
-        energy = energy.at_speed(
-            float(jnp.sqrt((Intervals.of(curve).velocities ** 2).sum(-1).mean()))
-        )
+        energy = energy.at_speed(curve.speed)
         # Bound methods compare by identity; this compares by settings, so that fits share programs.
         optimum = minimise(
             jax.tree_util.Partial(Stitching.loss, method),
@@ -287,54 +286,6 @@ class Stitching(Method):
         weight = self.residual.weight
         assert weight is not None, "settings are not resolved"
         return fit + weight * residual, {"divergence": fit, "residual": residual}
-
-
-class Observations(eqx.Module):
-    """Individuals of all times in internal units, padded to one size: shapes never change."""
-
-    points: Float[Array, "t n d"]
-    weights: Float[Array, "t n"]
-    counts: Int[Array, " t"]
-    times: Float[Array, " t"]
-
-    @staticmethod
-    def of(data: Snapshots) -> Observations:
-        largest = int(data.counts.max())
-        points = np.zeros((len(data), largest, data.dim))
-        weights = np.zeros((len(data), largest))
-        for k, cloud in enumerate(data.clouds):
-            points[k, : len(cloud)] = cloud
-            points[k, len(cloud) :] = cloud[0]
-            weights[k, : len(cloud)] = data.cloud_weights(k)
-        return Observations(
-            data.units.space_in(points),
-            jnp.asarray(weights, float),
-            jnp.asarray(data.counts),
-            jnp.asarray(data.units.time_in(data.times), float),
-        )
-
-    def minibatch(self, size: int, key: Array) -> tuple[Array, Array, Array, float]:
-        """About `size` individuals: times, points, weights that sum to one, and the scale.
-
-        All times while each can have 32 individuals, else a random set of times. Estimates of the
-        sum over times are unbiased.
-        """
-        t, n = self.weights.shape
-        per_time = min(n, max(size // t, 32))
-        some = min(t, max(1, size // per_time))
-        pick_times, pick_rows = jax.random.split(key)
-        chosen = jnp.arange(t)
-        if some < t:
-            chosen = jax.random.permutation(pick_times, t)[:some]
-        points, weights, counts = self.points[chosen], self.weights[chosen], self.counts[chosen]
-        if per_time < n:
-            u = jax.random.uniform(pick_rows, (some, per_time))
-            rows = jnp.minimum((u * counts[:, None]).astype(jnp.int32), counts[:, None] - 1)
-            points = jnp.take_along_axis(points, rows[:, :, None], axis=1)
-            weights = jnp.take_along_axis(weights, rows, axis=1) / per_time
-        else:
-            weights = weights / counts[:, None].astype(weights.dtype)
-        return self.times[chosen], points, weights, t / some
 
 
 def _slowed(paces: tuple[Curve, Energy], share: float) -> tuple[Curve, Energy]:

@@ -199,9 +199,10 @@ def bench(
 
     Example: stitchflow bench eb-full-varying --method ot-linear --json lines.jsonl
     """
+    from stitchflow._evaluate import Row, Scores
     from stitchflow._methods import METHODS
+    from stitchflow._runs import append_json
     from stitchflow.bench import TASKS, Run
-    from stitchflow.bench._paper import append
 
     if list_ or methods:
         for name in TASKS if list_ else METHODS:
@@ -215,14 +216,11 @@ def bench(
     console.print(f"{prepared.run}: {prepared.problem.train!r}")
     result, rows = prepared.carry_out(progress=sys.stderr.isatty())
     if json is not None:
-        append(json, rows)
+        append_json(json, rows)
     console.print(result.summary())
-    from stitchflow._evaluate import Row, Scores
-
     names = ("protocol", "metric", "time", "value", "floor")
-    scores = Scores(Row(**{name: row[name] for name in names}) for row in rows)
-    shown = Scores(row for row in scores if row.time is None)
-    console.print(shown)
+    means = (row for row in rows if row["time"] is None)
+    console.print(Scores(Row(**{name: row[name] for name in names}) for row in means))
     if not result.status.ok:
         raise typer.Exit(1)
 

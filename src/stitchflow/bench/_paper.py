@@ -7,19 +7,18 @@ on where it stopped, and a second one only makes what version, settings or data 
 from __future__ import annotations
 
 import itertools
-import json
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
 
-from stitchflow._runs import keep_compilations
+from stitchflow._runs import append_json, keep_compilations
 from stitchflow.bench._pictures import picture_of, picture_path, write_picture
 from stitchflow.bench._runs import Run, is_done, read_lines
 from stitchflow.bench._tasks import TASKS
@@ -105,17 +104,6 @@ def _one(run: Run, folder: Path) -> str:
     picture = picture_of(prepared, fit)
     if picture is not None:
         write_picture(picture_path(folder / PICTURES, run), picture)
-    append(lines, rows)
+    append_json(lines, rows)
     train, total = rows[0]["seconds_train"], rows[0]["seconds_total"]
     return f"{fit.status}; {train:.0f} s training, {total:.0f} s in all"
-
-
-def append(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """All lines of a run in one write, so that a kill leaves whole runs or none."""
-    text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(descriptor, text)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from stitchflow import datasets
 from stitchflow._energy import Energy
 from stitchflow._flow import StitchedFlow
 from stitchflow._method import Fit
@@ -197,4 +196,3 @@ _FAMILIES: dict[str, Callable[[Prepared, Fit], Arrays]] = {
     "chiral": _chiral,
     "doublewell": _double_well,
 }
-SYNTHETIC = tuple(datasets.POTENTIALS)

@@ -58,3 +58,19 @@ CIS: dict[str, tuple[float, ...]] = {
     "JKOnet*, paper": (50.06, 82.62, 10120.0, 0.173, 0.04, 0.72),
     "stitching, paper": (0.49, 0.85, 0.19, 0.017, 0.84, 0.81),
 }
+
+# Score, goal, and what the tilt of the valley alone scores.
+WAVY_VALLEY: dict[str, tuple[str, float, float]] = {
+    "wavy-valley": ("raw_r2", 0.93, 0.88),
+    "wavy-valley-code": ("raw_r2_box", 0.80, 0.62),
+}
+
+# The largest mean W1 wanted.
+EB_GOALS: dict[tuple[str, str], float] = {
+    ("eb-full-varying", "marginal"): 0.535,
+    ("eb-full-varying", "one-step"): 0.56,
+    ("eb-full-varying", "rollout"): 0.59,
+    ("eb-full", "marginal"): 0.60,
+    ("eb-full", "one-step"): 0.80,
+    ("eb-full", "rollout"): 0.75,
+}

@@ -106,7 +106,7 @@ class Prepared:
             recovery = self.task.recovery(
                 result.energy, self.problem.energy, self.problem.train, self.problem.test
             )
-            yield from compare_energies(result, recovery)
+            yield from compare_energies(recovery)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

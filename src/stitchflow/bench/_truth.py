@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import KDTree
 from scipy.spatial.distance import pdist
@@ -192,7 +192,7 @@ KERNEL_SCORES = {"kernel_r2": kernel_r2, "kernel_r2_long": kernel_r2_long, "curl
 PERFECT = {"grad_error": 0.0, "l2_uvp": 0.0, "grad_variance": None}  # of all other scores: 1
 
 
-def compare_energies(fit: Fit, recovery: Recovery) -> Iterable[Row]:
+def compare_energies(recovery: Recovery) -> Iterable[Row]:
     """Rows of the `energy` protocol for the terms that both energies have."""
     learned, truth = recovery.learned, recovery.truth
     scores: dict[str, Callable[[Recovery], float | None]] = {}
@@ -224,7 +224,7 @@ def compare_moments(fit: Fit, test: Snapshots) -> Iterable[Row]:
     for k, t in enumerate(test.times):
         if not np.isclose(fit.times, t).any():
             continue
-        inside = jax.numpy.asarray(units.time_in(float(t)), float)
+        inside = jnp.asarray(units.time_in(float(t)), float)
         centres = np.asarray(units.space_out(curve.centres(inside)), np.float64)
         value = bd2_uvp(centres, test.cloud(k).astype(np.float64), weights)
         yield Row("marginal", "bd2_uvp", float(t), value, None)

@@ -1,0 +1,59 @@
+"""The individuals of a fit as arrays of one shape, and minibatches of them."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from stitchflow._snapshots import Snapshots
+
+
+class Observations(eqx.Module):
+    """Individuals of all times in internal units, padded to one size: shapes never change."""
+
+    points: Float[Array, "t n d"]
+    weights: Float[Array, "t n"]
+    counts: Int[Array, " t"]
+    times: Float[Array, " t"]
+
+    @staticmethod
+    def of(data: Snapshots) -> Observations:
+        largest = int(data.counts.max())
+        points = np.zeros((len(data), largest, data.dim))
+        weights = np.zeros((len(data), largest))
+        for k, cloud in enumerate(data.clouds):
+            points[k, : len(cloud)] = cloud
+            points[k, len(cloud) :] = cloud[0]
+            weights[k, : len(cloud)] = data.cloud_weights(k)
+        return Observations(
+            data.units.space_in(points),
+            jnp.asarray(weights, float),
+            jnp.asarray(data.counts),
+            jnp.asarray(data.units.time_in(data.times), float),
+        )
+
+    def minibatch(self, size: int, key: Array) -> tuple[Array, Array, Array, float]:
+        """About `size` individuals: times, points, weights that sum to one, and the scale.
+
+        All times while each can have 32 individuals, else a random set of times. Estimates of the
+        sum over times are unbiased.
+        """
+        t, n = self.weights.shape
+        per_time = min(n, max(size // t, 32))
+        some = min(t, max(1, size // per_time))
+        pick_times, pick_rows = jax.random.split(key)
+        chosen = jnp.arange(t)
+        if some < t:
+            chosen = jax.random.permutation(pick_times, t)[:some]
+        points, weights, counts = self.points[chosen], self.weights[chosen], self.counts[chosen]
+        if per_time < n:
+            u = jax.random.uniform(pick_rows, (some, per_time))
+            rows = jnp.minimum((u * counts[:, None]).astype(jnp.int32), counts[:, None] - 1)
+            points = jnp.take_along_axis(points, rows[:, :, None], axis=1)
+            weights = jnp.take_along_axis(weights, rows, axis=1) / per_time
+        else:
+            weights = weights / counts[:, None].astype(weights.dtype)
+        return self.times[chosen], points, weights, t / some
