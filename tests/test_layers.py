@@ -10,9 +10,9 @@ LAYERS = [
     {"_units", "_snapshots", "_kde", "_networks", "_coupling", "_observations", "metrics"},
     {"_terms", "_pair_terms", "_energy", "_curve"},
     {"_residual", "_divergence", "_simulate"},
-    {"_optimise", "_flow", "_packing"},
+    {"_optimise", "_consistency", "_flow", "_packing"},
     {"_method", "_stitching", "rivals"},
-    {"_methods", "_evaluate", "_io", "_tables"},
+    {"_methods", "_evaluate", "_crossval", "_ensemble", "_diagnose", "_io", "_tables"},
     {"datasets", "pl", "tl", "_runs", "_demo", "bench"},
     {"cli"},
 ]

@@ -3,9 +3,13 @@
 from importlib.metadata import version as _version
 
 from stitchflow import datasets, metrics, pl, tl
+from stitchflow._consistency import Consistency
+from stitchflow._crossval import CrossValidation, cross_validate
 from stitchflow._curve import Curve
+from stitchflow._diagnose import Diagnosis, diagnose
 from stitchflow._divergence import KL, DenoisingScoreMatching, ScoreMatching
 from stitchflow._energy import Energy
+from stitchflow._ensemble import Ensemble, fit_ensemble
 from stitchflow._evaluate import Row, Scores, evaluate
 from stitchflow._io import load
 from stitchflow._kde import KDE, silverman
@@ -29,9 +33,13 @@ __all__ = [
     "METHODS",
     "Backward",
     "Checkpoint",
+    "Consistency",
+    "CrossValidation",
     "Curve",
     "DenoisingScoreMatching",
+    "Diagnosis",
     "Energy",
+    "Ensemble",
     "Entropy",
     "ExtrapolationWarning",
     "Fit",
@@ -55,9 +63,12 @@ __all__ = [
     "Units",
     "VectorKernel",
     "VelocityResidual",
+    "cross_validate",
     "datasets",
+    "diagnose",
     "evaluate",
     "fit",
+    "fit_ensemble",
     "load",
     "metrics",
     "pl",

@@ -57,3 +57,14 @@ class Observations(eqx.Module):
         else:
             weights = weights / counts[:, None].astype(weights.dtype)
         return self.times[chosen], points, weights, t / some
+
+    def __len__(self) -> int:
+        return self.times.shape[0]
+
+    def individuals(self, chosen: Int[Array, " s"], n: int, key: Array) -> Float[Array, "s n d"]:
+        """n individuals of each chosen time, drawn by their weights."""
+        passed = jnp.cumsum(self.weights[chosen], axis=1)
+        u = jax.random.uniform(key, (chosen.shape[0], n)) * passed[:, -1:]
+        rows = jax.vmap(lambda c, v: jnp.searchsorted(c, v, side="right"))(passed, u)
+        rows = jnp.minimum(rows, self.counts[chosen][:, None] - 1)
+        return jnp.take_along_axis(self.points[chosen], rows[:, :, None], axis=1)

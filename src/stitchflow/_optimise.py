@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,6 +65,18 @@ class Optimum:
     steps: int
     seconds: float
 
+    def then(self, other: Optimum, model: Any) -> Optimum:
+        """Two minimisations in a row as one; the second's history keeps its own steps."""
+        history = {f"{name}/2": values for name, values in other.history.items()}
+        words = f"{self.status.message}, then {other.status.message}"
+        return Optimum(
+            model,
+            {**self.history, **history},
+            Status(self.status.ok and other.status.ok, words),
+            self.steps + other.steps,
+            self.seconds + other.seconds,
+        )
+
 
 class Checkpoint:
     """A file that holds the loop's state, replaced atomically every few seconds.
@@ -74,6 +87,10 @@ class Checkpoint:
     def __init__(self, path: Path, seconds: float = 15.0):
         self.path, self.seconds = Path(path), seconds
         self._last = time.monotonic()
+
+    def following(self, name: str) -> Checkpoint:
+        """The checkpoint of a later part of the same fit, in a file beside this one."""
+        return Checkpoint(self.path.with_stem(f"{self.path.stem}-{name}"), self.seconds)
 
     def due(self) -> bool:
         return time.monotonic() - self._last >= self.seconds
@@ -119,31 +136,41 @@ def minimise(
     label: str = "fit",
     checkpoint: Checkpoint | None = None,
     pace: Callable[[Any], Any] | None = None,
+    shared: Any = None,
 ) -> Optimum:
     """Minimise `loss(model, data, key) -> (value, parts)` over the model's float arrays.
 
     A step whose loss or gradient is not finite is skipped, counted, and halves the rate. The
     parameters kept are those of the look with the lowest mean loss since the look before. `pace`
     turns the model into multipliers of the rate, one for each of its arrays.
+
+    With `shared`, the arrays of model and key have a leading axis of members that are trained side
+    by side, and `shared` says of each array of the data whether all see the same (None) or each
+    its own (0). Numbers in the history are then means over members.
     """
     start = time.perf_counter()
     steps = optimiser.steps or steps
     params, static = eqx.partition(model, eqx.is_inexact_array)
     # Weak types would make the second call another program.
     params = jax.tree.map(lambda p: jnp.array(p, dtype=p.dtype, copy=True), params)
-    _, parts = eqx.filter_eval_shape(loss, model, data, key)
-    zero = jnp.zeros((), float)
-    sums = {"loss": zero, **{name: jnp.zeros((), p.dtype) for name, p in parts.items()}}
-    carry = _Carry(
-        params=params,
-        state=optimiser.rule(steps).init(params),
+    members = 1 if shared is None else key.shape[0]
+    value = lambda p, d, k: loss(eqx.combine(p, static), d, k)
+    first = lambda p: _Carry(
+        params=p,
+        state=optimiser.rule(steps).init(p),
         rate=jnp.ones((), float),
         step=jnp.zeros((), jnp.int32),
-        sums={**sums, "gradient": zero},
+        sums={},
         skipped=jnp.zeros((), jnp.int32),
     )
-    best, best_loss = params, jnp.asarray(np.inf, float)
-    program = (loss, static, optimiser, steps)
+    if shared is not None:
+        value, first = jax.vmap(value, (0, shared, 0)), jax.vmap(first)
+    total, parts = eqx.filter_eval_shape(value, params, data, key)
+    zero = jnp.zeros(total.shape, float)
+    sums = {"loss": zero, **{name: jnp.zeros(p.shape, p.dtype) for name, p in parts.items()}}
+    carry = first(params)._replace(sums={**sums, "gradient": zero})
+    best, best_loss = params, zero + np.inf
+    program = (loss, static, optimiser, steps, shared)
     ones = jax.tree.map(lambda p: jnp.ones((), p.dtype), params)
     paces = ones if pace is None else pace(ones)
     every = max(1, -(-steps // LOOKS))
@@ -152,37 +179,39 @@ def minimise(
     stored = checkpoint.read((carry, best, best_loss)) if checkpoint else None
     if stored is not None:
         (carry, best, best_loss), rows, waits, skipped = stored
-        done = int(carry.step)
+        done = int(carry.step.max())
     interrupted = plateau = False
     with tqdm(
         total=steps, initial=done, desc=label, disable=not progress, unit="step", leave=False
     ) as bar:
         while done < steps and not plateau:
             until = min(done + every, steps)
-            before = float(best_loss)
+            before = float(best_loss.mean())
             try:
                 end = jnp.asarray(until, jnp.int32)
                 carry, best, best_loss, means = _look(
                     program, carry, best, best_loss, end, data, key, paces
                 )
-                row = {name: float(part) for name, part in means.items()}
+                row = {name: float(part.mean()) for name, part in means.items()}
             except KeyboardInterrupt:
                 interrupted = True
                 break
-            skipped += int(carry.skipped)
+            skipped += int(carry.skipped.sum())
             rows.append({"step": until, **row})
             bar.update(until - done)
             bar.set_postfix({n: f"{v:.4g}" for n, v in row.items()}, refresh=False)
             done = until
-            waits = 0 if float(best_loss) < before - 1e-4 * abs(before) else waits + 1
+            waits = 0 if float(best_loss.mean()) < before - 1e-4 * abs(before) else waits + 1
             plateau = optimiser.patience is not None and waits >= optimiser.patience
-            if checkpoint and checkpoint.due():
+            if checkpoint and (checkpoint.due() or done == steps):
                 checkpoint.write((carry, best, best_loss), rows, waits, skipped)
-            if skipped == done and len(rows) >= 10:  # nothing finite in a tenth of the fit
+            if (
+                skipped == done * members and len(rows) >= 10
+            ):  # nothing finite in a tenth of the fit
                 break
 
     history = {n: np.array([row[n] for row in rows]) for n in rows[0]} if rows else {}
-    status = _status(float(best_loss), done, steps, skipped, plateau, interrupted)
+    status = _status(float(best_loss.max()), done, steps, skipped, plateau, interrupted)
     model = eqx.combine(best, static)
     return Optimum(model, history, status, done, time.perf_counter() - start)
 
@@ -210,6 +239,24 @@ def _look(
     paces: Any,
 ) -> tuple[_Carry, Any, Array, dict[str, Array]]:
     """Steps up to `until` without a word to the host; fits of one program share its compilation."""
+    loss, static, optimiser, steps, shared = program
+    steps_of = partial(_steps, (loss, static, optimiser, steps))
+    if shared is not None:
+        steps_of = jax.vmap(steps_of, (0, 0, 0, None, shared, 0, None))
+    return steps_of(carry, best, best_loss, until, data, key, paces)
+
+
+def _steps(
+    program: tuple,
+    carry: _Carry,
+    best: Any,
+    best_loss: Array,
+    until: Array,
+    data: Any,
+    key: Array,
+    paces: Any,
+) -> tuple[_Carry, Any, Array, dict[str, Array]]:
+    """The steps of one model."""
     loss, static, optimiser, steps = program
     rule = optimiser.rule(steps)
 

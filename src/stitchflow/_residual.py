@@ -97,9 +97,10 @@ class VelocityResidual(eqx.Module):
     leave-one-out scores. By Monte Carlo it is taken at one draw per particle from its kernel, with
     the kernel-averaged velocity: the estimator whose zero means that the energy transports the
     density. Each step looks at `stations` random intervals, stratified in time, which keeps the
-    estimate unbiased. `kinetic` divides the energy's gradient; `weight` is the residual's share of
-    the objective, in the units of the scaled data; `ridge` adds that share of the squared gradient,
-    which shrinks forces that sampling noise alone could explain. None leaves a choice to the data.
+    estimate unbiased; `draws` is the number of particles drawn from at each. `kinetic` divides the
+    energy's gradient; `weight` is the residual's share of the objective, in the units of the scaled
+    data; `ridge` adds that share of the squared gradient, which shrinks forces that sampling noise
+    alone could explain. None leaves a choice to the data.
     """
 
     scheme: Scheme = eqx.field(default_factory=Midpoint)
@@ -108,6 +109,7 @@ class VelocityResidual(eqx.Module):
     kinetic: float = eqx.field(static=True, default=1.0)
     stations: int | None = eqx.field(static=True, default=None)
     ridge: float | None = eqx.field(static=True, default=None)
+    draws: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         if not isinstance(self.scheme, Scheme):
@@ -118,8 +120,9 @@ class VelocityResidual(eqx.Module):
             if getattr(self, name) is not None:
                 check_number(getattr(self, name), name, 0.0)
         check_number(self.kinetic, "kinetic", 0.0, open_low=True)
-        if self.stations is not None:
-            check_count(self.stations, "stations")
+        for name in ("stations", "draws"):
+            if getattr(self, name) is not None:
+                check_count(getattr(self, name), name)
 
     def __call__(self, curve: Curve, energy: Energy, key: Array) -> Scalar:
         alpha = 1.0 if self.alpha is None else self.alpha
@@ -168,21 +171,26 @@ class VelocityResidual(eqx.Module):
         """
         intervals = Intervals.of(curve) if intervals is None else intervals
         velocities = intervals.velocities
-        n, d = curve.particles.shape[1:]
-        noise = jax.random.normal(key, velocities.shape, velocities.dtype)
-        offset = jnp.broadcast_to(curve.bandwidth, (n, d))[None] * noise
+        s, n, d = velocities.shape
+        kick, choose = jax.random.split(key)
+        some, weights = jnp.arange(n), curve.weights
+        if self.draws is not None and self.draws < n:
+            some = jax.random.permutation(choose, n)[: self.draws]
+            weights = weights[some] * (n / self.draws)
+        noise = jax.random.normal(kick, (s, len(some), d), velocities.dtype)
+        offset = jnp.broadcast_to(curve.bandwidth, (n, d))[some][None] * noise
 
         def parts(place: float) -> tuple[Float[Array, "i n d"], Float[Array, "i n d"]]:
             times, centres = intervals.at(place)
-            x = centres + offset
+            x = centres[:, some] + offset
             at = lambda c, v, y: curve.kde(c).field(y, v)
-            fields = over_stations(at, n, n, centres, velocities, x)
+            fields = over_stations(at, len(some), n, centres, velocities, x)
             assert fields.velocity is not None
             slope = energy.gradient(x, times, curve.cloud(centres), fields) / self.kinetic
             return fields.velocity + slope, slope
 
         gap, slope = self.scheme.average(parts)
-        return self._total(intervals, gap, slope, curve.weights)
+        return self._total(intervals, gap, slope, weights)
 
     def _total(self, intervals: Intervals, gap: Array, slope: Array, weights: Array) -> Scalar:
         squares = (gap**2).sum(-1)

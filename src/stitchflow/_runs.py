@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from stitchflow._crossval import CrossValidation
 from stitchflow._energy import Energy
 from stitchflow._evaluate import Scores, evaluate
 from stitchflow._io import HEADER, load, save, write_atomically
@@ -30,6 +31,7 @@ from stitchflow._tables import Columns, DataFile, read_table
 from stitchflow._terms import Entropy, Potential
 
 PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
+LATER = "checkpoint-energy.npz"
 
 
 def keep_compilations() -> None:
@@ -187,6 +189,7 @@ def fit_file(
     save(result, out, overwrite=True)
     if result.status.ok:  # an interrupted fit goes on from here with --resume
         checkpoint.path.unlink(missing_ok=True)
+        (out / LATER).unlink(missing_ok=True)
     return result
 
 
@@ -211,7 +214,7 @@ def _open_run(out: Path, started: dict[str, Any], resume: bool, overwrite: bool)
         if before != json.loads(json.dumps(started)):
             raise ValueError(f"--resume: {out} was started with other data or settings")
         return
-    mine = (PLAN, SPLIT, CHECKPOINT, HEADER)
+    mine = (PLAN, SPLIT, CHECKPOINT, LATER, HEADER)
     if not overwrite and any((out / name).exists() for name in mine):
         raise ValueError(f"--out {out} already holds a run; pass --overwrite or --resume")
     out.mkdir(parents=True, exist_ok=True)
@@ -284,6 +287,16 @@ def json_rows(
             "steps": result.steps,
             "version": __version__,
         }
+        for row in scores
+    ]
+
+
+def crossval_rows(scores: CrossValidation) -> list[dict[str, Any]]:
+    """Cross-validation scores as the lines of a results file."""
+    from stitchflow import __version__
+
+    return [
+        {"task": None, **asdict(row), "seconds_total": row.seconds_train, "version": __version__}
         for row in scores
     ]
 

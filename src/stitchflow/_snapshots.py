@@ -211,6 +211,26 @@ class Snapshots:
         ]
         return self.take(np.concatenate(rows))
 
+    def reweighted(self, key: KeyLike) -> Snapshots:
+        """A bootstrap of the individuals of each time: the same ones, with random counts.
+
+        Individuals known by id get one count for all times.
+        """
+        rng, weights = as_rng(key), np.empty(len(self.x))
+        if self.ids is not None:
+            names, label = np.unique(self.ids, return_inverse=True)
+            counts = rng.multinomial(len(names), np.full(len(names), 1.0 / len(names)))[label]
+            weights = counts * self.weights
+        else:
+            for k, n in enumerate(self.counts):
+                share = self.cloud_weights(k) / n
+                weights[self.slice(k)] = rng.multinomial(n, share / share.sum())
+        empty = [k for k in range(len(self)) if not weights[self.slice(k)].any()]
+        for k in empty:  # a handful of individuals may all be left out by chance
+            weights[self.slice(k)] = self.cloud_weights(k)
+        totals = np.bincount(self.index, weights=weights)
+        return replace(self, weights=weights * (self.counts / totals)[self.index])
+
     @property
     def paired(self) -> bool:
         """Whether every time shows the same identified individuals."""

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array
 
 from stitchflow import _coupling
+from stitchflow._consistency import Consistency
 from stitchflow._curve import Curve, inverse_softplus, node_times, through_snapshots
 from stitchflow._divergence import KL, Divergence
 from stitchflow._energy import Energy
@@ -26,7 +27,7 @@ from stitchflow._flow import Flow, StitchedFlow
 from stitchflow._kde import PAIR_BUDGET, leave_one_out_bandwidth, silverman
 from stitchflow._method import Fit, Method, Packed, check_data
 from stitchflow._observations import Observations
-from stitchflow._optimise import Checkpoint, Optimiser, minimise
+from stitchflow._optimise import Checkpoint, Optimiser, Optimum, minimise
 from stitchflow._packing import named_arrays, settings_from, settings_of, with_arrays
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._residual import VelocityResidual
@@ -66,6 +67,7 @@ class Stitching(Method):
     nodes: int | None = None
     residual: VelocityResidual = field(default_factory=VelocityResidual)
     divergence: Divergence = field(default_factory=KL)
+    consistency: Consistency | None = field(default_factory=Consistency)
     optimiser: Optimiser = field(default_factory=Optimiser)
     batch: int | None = None
     learn_particles: bool = True
@@ -76,10 +78,12 @@ class Stitching(Method):
         # A single term is an energy too.
         energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy
         kinds = {"energy": Energy, "residual": VelocityResidual}
-        kinds |= {"divergence": Divergence, "optimiser": Optimiser}
+        kinds |= {"divergence": Divergence, "optimiser": Optimiser, "consistency": Consistency}
         object.__setattr__(self, "energy", energy)
         for name, kind in kinds.items():
             value = getattr(self, name)
+            if name == "consistency" and value is None:
+                continue
             if not isinstance(value, kind):
                 raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
         for name, least in (("particles", 1), ("nodes", 2), ("batch", 1)):
@@ -155,27 +159,91 @@ class Stitching(Method):
         seed = int(key) if isinstance(key, (int, np.integer)) else None
         method = self.resolved(data)
         start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
+        model, seen = method.model(data, start_key, energy_key), Observations.of(data)
+        optimum = method.train(model, seen, loop_key, data, progress, checkpoint)
+        return method._as_fit(optimum, data, seed)
+
+    def fit_together(
+        self, data: Snapshots, parts: list[Snapshots], key: Array, progress: bool
+    ) -> list[Fit]:
+        """A fit to each of `parts`, reweighted copies of `data`, in one compiled loop."""
+        method = self.resolved(data)
+        start_key, loop_key = jax.random.split(key)
+        starts = jax.random.split(start_key, (len(parts), 2))
+        models = [method.model(part, *keys) for part, keys in zip(parts, starts, strict=True)]
+        arrays = [eqx.filter(model, eqx.is_array) for model in models]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
+        model = eqx.combine(stacked, eqx.filter(models[0], eqx.is_array, inverse=True))
+        weights = jnp.stack([Observations.of(part).weights for part in parts])
+        seen = eqx.tree_at(lambda o: o.weights, Observations.of(data), weights)
+        keys = jax.random.split(loop_key, len(parts))
+        optimum = method.train(model, seen, keys, data, progress, together=True)
+        member = lambda i: jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, optimum.model)
+        return [
+            method._as_fit(replace(optimum, model=member(i)), part, None)
+            for i, part in enumerate(parts)
+        ]
+
+    def model(self, data: Snapshots, start_key: Array, energy_key: Array) -> tuple[Curve, Energy]:
+        """Where the fit starts: a curve along straight lines, an energy of the right size."""
         units = data.units
-        energy = method.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
-        curve = method.start(data, start_key)
-        energy = energy.at_speed(curve.speed)
+        curve = self.start(data, start_key)
+        energy = self.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
+        return curve, energy.at_speed(curve.speed)
+
+    def train(
+        self,
+        model: tuple[Curve, Energy],
+        seen: Observations,
+        key: Array,
+        data: Snapshots,
+        progress: bool,
+        checkpoint: Checkpoint | None = None,
+        together: bool = False,
+    ) -> Optimum:
+        """Curve and energy by the boxed objective; then the energy alone, made consistent.
+
+        `together`: arrays of the model and keys have a leading axis of members.
+        """
+        own = Observations(None, 0, None, None) if together else None  # pyright: ignore
         # Bound methods compare by identity; this compares by settings, so that fits share programs.
-        optimum = minimise(
-            jax.tree_util.Partial(Stitching.loss, method),
-            (curve, energy),
-            Observations.of(data),
-            loop_key,
-            method.optimiser,
+        first = minimise(
+            jax.tree_util.Partial(Stitching.loss, self),
+            model,
+            seen,
+            key,
+            self.optimiser,
             STEPS,
             progress,
-            label=method.name,
+            label=self.name,
             checkpoint=checkpoint,
-            pace=lambda model: _slowed(model, method.pace(data)),
+            pace=lambda ones: _slowed(ones, self.pace(data)),
+            shared=own,
         )
+        if self.consistency is None or not first.status.ok:
+            return first
+        curve, energy = first.model
+        second = minimise(
+            jax.tree_util.Partial(Stitching.energy_loss, self),
+            energy,
+            (curve, seen),
+            jax.vmap(jax.random.fold_in, (0, None))(key, 1)
+            if together
+            else jax.random.fold_in(key, 1),
+            self.consistency.optimiser,
+            STEPS,
+            progress,
+            label="consistency",
+            checkpoint=None if checkpoint is None else checkpoint.following("energy"),
+            shared=(0, own) if together else None,
+        )
+        return first.then(second, (curve, second.model))
+
+    def _as_fit(self, optimum: Optimum, data: Snapshots, seed: int | None) -> Fit:
         curve, energy = optimum.model
         return Fit(
-            method=method,
-            flow=StitchedFlow(curve, energy, units),
+            method=self,
+            flow=StitchedFlow(curve, energy, data.units),
             energy=energy,
             status=optimum.status,
             history=optimum.history,
@@ -286,6 +354,19 @@ class Stitching(Method):
         weight = self.residual.weight
         assert weight is not None, "settings are not resolved"
         return fit + weight * residual, {"divergence": fit, "residual": residual}
+
+    def energy_loss(
+        self, energy: Energy, data: tuple[Curve, Observations], key: Array
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        """What the energy alone answers for once the curve is fixed, and its two parts."""
+        curve, seen = data
+        simulate, quadrature = jax.random.split(key)
+        assert self.consistency is not None, "settings are not resolved"
+        assert self.residual.weight is not None, "settings are not resolved"
+        apart = self.consistency(energy, seen, simulate)
+        residual = self.residual(curve, energy, quadrature)
+        total = self.consistency.weight * apart + self.residual.weight * residual
+        return total, {"consistency": apart, "residual": residual}
 
 
 def _slowed(paces: tuple[Curve, Energy], share: float) -> tuple[Curve, Energy]:

@@ -186,6 +186,68 @@ def simulate(
 
 
 @app.command()
+def crossval(
+    data: Data,
+    methods: Annotated[
+        str | None, typer.Option(help="names of `bench --methods`", metavar="a,b")
+    ] = None,
+    leave_out: Annotated[
+        str, typer.Option(help="each, groups, or times: 1,3 in turn, 1+3 together")
+    ] = "each",
+    seeds: Annotated[str, typer.Option(help="one fit a seed", metavar="0,1")] = "0",
+    time_key: Annotated[str | None, typer.Option(help="column of the time", metavar="K")] = None,
+    rep: Annotated[str | None, typer.Option(help=".h5ad: obsm key", metavar="R")] = None,
+    columns: Annotated[str | None, typer.Option(help="tables: columns", metavar="a,b")] = None,
+    weight_key: Annotated[str | None, typer.Option(help="column of weights", metavar="W")] = None,
+    id_key: Annotated[str | None, typer.Option(help="column of identities", metavar="I")] = None,
+    group_key: Annotated[str | None, typer.Option(help="column of groups", metavar="G")] = None,
+    pca: Annotated[int | None, typer.Option(help="components, without what is left out")] = None,
+    json: JsonFile = None,
+    plot: Annotated[Path | None, typer.Option(help="a chart", metavar="FILE.png")] = None,
+) -> None:
+    """Leave times or groups out, fit each method, and score what it has not seen.
+
+    Example: stitchflow crossval cells.h5ad --time-key day --rep X_pca --leave-out each
+    """
+    from stitchflow._crossval import cross_validate
+    from stitchflow._runs import append_json, crossval_rows, naming
+    from stitchflow._tables import Columns, read_table
+
+    names = None if methods is None else methods.split(",")
+    whole = _numbers(seeds, "--seeds")
+    if not all(seed.is_integer() and seed >= 0 for seed in whole):
+        raise ValueError(f"--seeds takes whole numbers such as 0,1; got {seeds!r}")
+    left: Any = leave_out
+    if leave_out not in ("each", "groups"):
+        entries = leave_out.split(",")
+        left = [_numbers(entry.replace("+", ","), "--leave-out") for entry in entries]
+    for option, file in (("--json", json), ("--plot", plot)):
+        if file is not None and not file.parent.is_dir():
+            raise ValueError(f"{option} {file}: there is no directory {file.parent}")
+    features = None if columns is None else tuple(columns.split(","))
+    keys = Columns(time_key, rep, features, weight_key, id_key, group_key)
+    table = read_table(data, keys)
+    console.print(f"{data}: {table.snapshots!r}")
+    with naming(str(data)):
+        scores = cross_validate(
+            table.snapshots,
+            names,
+            leave_out=left,
+            seeds=[int(seed) for seed in whole],
+            pca=pca,
+            progress=sys.stderr.isatty(),
+        )
+    if json is not None:
+        append_json(json, crossval_rows(scores))
+    if plot is not None:
+        from stitchflow import pl
+
+        pl.cross_validation(scores).figure.savefig(plot, dpi=150, bbox_inches="tight")
+        console.print(f"wrote {plot}")
+    console.print(scores)
+
+
+@app.command()
 def bench(
     task: Annotated[str | None, typer.Argument(help="a name of --list", metavar="TASK")] = None,
     list_: Annotated[bool, typer.Option("--list", help="the names of all tasks")] = False,

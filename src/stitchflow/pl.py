@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stitchflow._crossval import CrossValidation
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
 from stitchflow._types import KeyLike
@@ -129,3 +130,29 @@ def _colours(times: np.ndarray) -> Any:
 def _centred(v: Any) -> np.ndarray:
     v = np.asarray(v)
     return v - v.mean()
+
+
+def cross_validation(scores: CrossValidation, *, metric: str | None = None, ax: Any = None) -> Any:
+    """Scores of every method at everything left out, with the floor as a grey bar."""
+    metric = scores.metrics[0] if metric is None else metric
+    if metric not in scores.metrics:
+        raise ValueError(f"metric must be among {', '.join(scores.metrics)}; got {metric!r}")
+    ax, places = _axes(ax), [p for p in scores.places(metric) if p[2] is not None]
+    markers = "osD^vP*X"
+    for i, method in enumerate(scores.methods):
+        values = [scores.value(method, metric, place) for place in places]
+        known = [(j, value) for j, value in enumerate(values) if value is not None]
+        shift = 0.6 * (i / max(len(scores.methods) - 1, 1) - 0.5)
+        at = [j + shift for j, _ in known]
+        ax.plot(at, [v for _, v in known], markers[i % 8], label=method, ms=5)
+    for j, place in enumerate(places):
+        floor = scores.floor(metric, place)
+        if floor is not None:
+            label = "floor" if j == 0 else None
+            ax.hlines(floor, j - 0.4, j + 0.4, color="0.5", lw=3, alpha=0.6, label=label)
+    ax.set_xticks(range(len(places)), [f"{out}\n{protocol}" for out, protocol, _ in places])
+    ax.set_xlabel("left out")
+    ax.set_ylabel(metric)
+    ax.set_ylim(bottom=0.0)
+    ax.legend(fontsize="x-small")
+    return ax

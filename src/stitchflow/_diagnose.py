@@ -1,0 +1,348 @@
+r"""Is this population driven by an energy, and how sure are we?
+
+Everything is read off the fitted curve, at draws from its marginals half-way between nodes, where
+velocity, score and the energy's gradient are known. Fields on top of the energy are linear
+combinations of fixed waves, so that they are least-squares problems with one solution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._curve import Curve
+from stitchflow._energy import Energy
+from stitchflow._flow import StitchedFlow
+from stitchflow._kde import Field
+from stitchflow._method import Fit
+from stitchflow._residual import Intervals
+from stitchflow._snapshots import Snapshots
+from stitchflow._status import NotAvailable
+from stitchflow._terms import Entropy, Potential
+from stitchflow._types import KeyLike, as_key, as_rng
+
+WAVES = 120  # gradient fields offered to the regression, and as many divergence-free ones
+FOLDS = 5
+RIDGES = 10.0 ** np.arange(-4.0, 2.1, 1.0)
+BOOTSTRAPS = 500
+MOST_EQUATIONS = 60_000
+BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
+GROWING = 1.5  # a change of counts worth a word
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Numbers of `diagnose`, and two sentences to quote.
+
+    `explained`: share of the curve's motion that a static energy explains. `dissipation`: the
+    energy's loss along the curve over what a gradient flow would lose (1 for a gradient flow).
+    `non_gradient`: share of the held-out residual that a divergence-free field removes, with its
+    90 % interval. `profile`: (beta, explained) with V refitted for each beta; `beta_interval` the
+    betas that explain nearly as much as the best. `spread`: relative spread of V, force and
+    velocity over the members of an ensemble. `masses`: counts relative to the first time.
+    """
+
+    explained: float
+    dissipation: float
+    non_gradient: float
+    non_gradient_interval: tuple[float, float]
+    profile: tuple[tuple[float, float], ...] = ()
+    beta: float = 0.0
+    beta_interval: tuple[float, float] | None = None
+    spread: dict[str, float] = field(default_factory=dict)
+    masses: tuple[float, ...] = ()
+    time_varying: bool = False
+
+    @property
+    def is_gradient_flow(self) -> bool | None:
+        """True, False, or None where the data do not say."""
+        if self.non_gradient_interval[0] > 0.05:
+            return False
+        return True if self.explained >= 0.8 and self.non_gradient <= 0.1 else None
+
+    @property
+    def sentences(self) -> tuple[str, str]:
+        low, high = (100.0 * end for end in self.non_gradient_interval)
+        verdict = {
+            True: "this is consistent with a gradient flow",
+            False: "part of the motion is not a gradient flow",
+            None: "the data leave open whether this is a gradient flow",
+        }[self.is_gradient_flow]
+        first = (
+            f"A static energy explains {100.0 * self.explained:.0f} % of the fitted motion, and a "
+            f"rotating field would remove {100.0 * self.non_gradient:.0f} % of the rest (90 % "
+            f"interval {low:.0f} to {high:.0f} %): {verdict}."
+        )
+        parts = [f"The energy falls at {self.dissipation:.2f} times the rate of a gradient flow"]
+        if self.beta_interval is not None:
+            a, b = self.beta_interval
+            parts.append(f"beta = {self.beta:.3g}, with {a:.3g} to {b:.3g} explaining as much")
+        if self.spread:
+            parts.append(
+                f"the force differs by {100.0 * self.spread['force']:.0f} % between members"
+            )
+        else:
+            parts.append("one fit cannot say how far V would differ with other data")
+        if self.suggests_growth:
+            parts.append(
+                f"counts change to {self.masses[-1]:.2g} of the first: if they measure the "
+                "population's size, consider growth"
+            )
+        return first, "; ".join(parts) + "."
+
+    @property
+    def suggests_growth(self) -> bool:
+        masses = np.asarray(self.masses)
+        return bool(len(masses)) and bool(masses.max() / masses.min() > GROWING)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, for JSON."""
+        return {**asdict(self), "sentences": list(self.sentences)}
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    __repr__ = __str__
+
+
+class Draws(NamedTuple):
+    """Points of the curve half-way between nodes, and everything known there (internal units)."""
+
+    x: Float[Array, "i n d"]
+    times: Float[Array, " i"]
+    velocity: Float[Array, "i n d"]
+    score: Float[Array, "i n d"]
+    gradient: Float[Array, "i n d"]  # of the whole energy
+    mass: Float[Array, "i n"]  # duration times weight
+
+
+def diagnose(fit: Fit, data: Snapshots | None = None, *, key: KeyLike = 0) -> Diagnosis:
+    """Whether the fitted population is driven by an energy, as numbers and as two sentences.
+
+    `data` (the fit's own by default) is only asked for its counts. A time-varying potential
+    explains any smooth curve, so it is replaced here by the best static one.
+    """
+    flow = fit.flow
+    if not isinstance(flow, StitchedFlow) or fit.energy is None:
+        raise NotAvailable(fit.method.name, "diagnose", "it has no curve with an energy")
+    data = fit.data if data is None else data
+    curve, energy = flow.curve, flow.energy
+    draws = draw_from(curve, energy, as_key(key))
+    regression = _Regression.of(draws, as_rng(key))
+    varying = energy.time_varying
+    rest = -(
+        draws.velocity + (_without(energy, Potential, curve, draws) if varying else draws.gradient)
+    )
+    rest = regression.pick(rest)
+    motion = regression.squares(regression.pick(draws.velocity)).sum()
+    corrected = regression.residuals(rest, regression.gradients)
+    with_rotation = regression.residuals(
+        rest, np.concatenate([regression.gradients, regression.rotations], axis=2)
+    )
+    plain = regression.squares(rest) if not varying else corrected
+    removed, interval = regression.removed(corrected, with_rotation)
+    profile = _profile(regression, curve, energy, draws, motion)
+    good = [b for b, share in profile if share >= max(s for _, s in profile) - 0.02]
+    counts = () if data is None else tuple((data.counts / data.counts[0]).tolist())
+    return Diagnosis(
+        explained=float(1.0 - min(plain.sum(), corrected.sum()) / motion),
+        dissipation=dissipation(curve, energy, draws),
+        non_gradient=removed,
+        non_gradient_interval=interval,
+        profile=tuple(profile),
+        beta=energy.beta,
+        beta_interval=(min(good), max(good)) if good else None,
+        spread={},
+        masses=counts,
+        time_varying=varying,
+    )
+
+
+@eqx.filter_jit
+def draw_from(curve: Curve, energy: Energy, key: Array) -> Draws:
+    """One draw per particle at the middle of every interval."""
+    intervals = Intervals.of(curve)
+    times, centres = intervals.at(0.5)
+    noise = jax.random.normal(key, centres.shape, centres.dtype)
+    x = centres + jnp.broadcast_to(curve.bandwidth, centres.shape[1:])[None] * noise
+    fields = _fields(curve, centres, intervals.velocities, x)
+    gradient = energy.gradient(x, times, curve.cloud(centres), fields)
+    assert fields.velocity is not None
+    mass = intervals.step[:, None] * curve.weights[None, :]
+    return Draws(x, times, fields.velocity, fields.score, gradient, mass)
+
+
+def _fields(curve: Curve, centres: Array, velocities: Array, x: Array) -> Field:
+    at = lambda entry: curve.kde(entry[0]).field(entry[2], entry[1])
+    return jax.lax.map(at, (centres, velocities, x))
+
+
+@eqx.filter_jit
+def _without(energy: Energy, kind: Any, curve: Curve, draws: Draws) -> Array:
+    """The energy's gradient at the draws without the terms of some kinds."""
+    rest = Energy(tuple(term for term in energy.terms if not isinstance(term, kind)))
+    intervals = Intervals.of(curve)
+    _, centres = intervals.at(0.5)
+    fields = _fields(curve, centres, intervals.velocities, draws.x)
+    return rest.gradient(draws.x, draws.times, curve.cloud(centres), fields)
+
+
+@eqx.filter_jit
+def _functional(energy: Energy, curve: Curve) -> Float[Array, " i"]:
+    intervals = Intervals.of(curve)
+    times, centres = intervals.at(0.5)
+    fields = _fields(curve, centres, intervals.velocities, centres)
+    return energy.functional(times, curve.cloud(centres), fields)
+
+
+@eqx.filter_jit
+def _heating(energy: Energy, curve: Curve) -> Float[Array, " i"]:
+    r"""$E[\partial_t V]$: the work that a changing potential does on a cloud at rest."""
+    times, centres = Intervals.of(curve).at(0.5)
+    cloud = curve.cloud(centres)
+    nothing = Field(centres[..., 0], centres, None)
+
+    def total(t: Array) -> Array:
+        terms = energy.only(Potential)
+        return sum((term.functional(t, cloud, nothing) for term in terms), jnp.zeros(()) * t)
+
+    return jax.grad(lambda t: total(t).sum())(times)
+
+
+def dissipation(curve: Curve, energy: Energy, draws: Draws) -> float:
+    r"""$[F(\rho_T)-F(\rho_0)-\int E\,\partial_t V] \,/\, -\tfrac12\int(|v|^2+|\nabla\delta F|^2)$.
+
+    One for a gradient flow (energy-dissipation equality), smaller otherwise. Taken between the
+    middles of the first and the last interval.
+    """
+    along = np.asarray(_functional(energy, curve), np.float64)
+    times = np.asarray(draws.times, np.float64)
+    heat = np.trapezoid(np.asarray(_heating(energy, curve), np.float64), times)
+    weights = np.asarray(curve.weights, np.float64)
+    squares = (
+        np.asarray(draws.velocity, np.float64) ** 2 + np.asarray(draws.gradient, np.float64) ** 2
+    )
+    lost = 0.5 * np.trapezoid(squares.sum(-1) @ weights, times)
+    return float((along[-1] - along[0] - heat) / -max(lost, 1e-300))
+
+
+def _profile(
+    regression: _Regression, curve: Curve, energy: Energy, draws: Draws, motion: float
+) -> list[tuple[float, float]]:
+    """How much of the motion is explained with V refitted to each of several betas."""
+    if not energy.only(Entropy):
+        return []
+    others = _without(energy, (Potential, Entropy), curve, draws)
+    found = []
+    for share in BETAS:
+        beta = share * float(energy.diffusion)
+        rest = regression.pick(-(draws.velocity + others + beta * draws.score))
+        left = regression.residuals(rest, regression.gradients).sum()
+        found.append((share * energy.beta, float(1.0 - left / motion)))
+    return found
+
+
+@dataclass(frozen=True)
+class _Regression:
+    """Weighted ridge regressions on fixed vector fields, each row judged by folds it is not in.
+
+    Folds are stretches of time in which all particles are left out together, for neighbours in
+    space and time share the noise of the data.
+    """
+
+    rows: np.ndarray  # of the flattened draws
+    mass: np.ndarray
+    fold: np.ndarray
+    particle: np.ndarray
+    gradients: np.ndarray  # (point, dim, field)
+    rotations: np.ndarray
+
+    @staticmethod
+    def of(draws: Draws, rng: np.random.Generator) -> _Regression:
+        i, n, d = draws.x.shape
+        x = np.asarray(draws.x, np.float64).reshape(i * n, d)
+        most = max(200, MOST_EQUATIONS // d)
+        rows = np.sort(rng.permutation(i * n)[:most])
+        x = x[rows]
+        stretch = (rows // n) * 4 * FOLDS // i  # every fold holds four stretches of time
+        gradients, rotations = fields_at(x, rng)
+        mass = np.asarray(draws.mass, np.float64).reshape(-1)[rows]
+        return _Regression(rows, mass, stretch % FOLDS, rows % n, gradients, rotations)
+
+    def pick(self, values: Array) -> np.ndarray:
+        flat = np.asarray(values, np.float64)
+        return flat.reshape(-1, flat.shape[-1])[self.rows]
+
+    def squares(self, values: np.ndarray) -> np.ndarray:
+        return self.mass * (values**2).sum(1)
+
+    def residuals(self, target: np.ndarray, fields: np.ndarray) -> np.ndarray:
+        """Squared residuals of every point, predicted from the other folds with the best ridge."""
+        p, d, m = fields.shape
+        root = np.sqrt(self.mass)[:, None]
+        a, b = (root[:, :, None] * fields).reshape(p * d, m), (root * target).reshape(p * d)
+        fold = np.repeat(self.fold, d)
+        grams = [a[fold == f].T @ a[fold == f] for f in range(FOLDS)]
+        sides = [a[fold == f].T @ b[fold == f] for f in range(FOLDS)]
+        gram, side = sum(grams), sum(sides)
+        scale = np.trace(gram) / m
+        left = np.empty((len(RIDGES), p))
+        for r, ridge in enumerate(RIDGES):
+            errors = b.copy()
+            for f in range(FOLDS):
+                solved = np.linalg.solve(
+                    gram - grams[f] + ridge * scale * np.eye(m), side - sides[f]
+                )
+                errors[fold == f] -= a[fold == f] @ solved
+            left[r] = (errors.reshape(p, d) ** 2).sum(1)
+        return left[left.sum(1).argmin()]
+
+    def removed(self, before: np.ndarray, after: np.ndarray) -> tuple[float, tuple[float, float]]:
+        """The share of `before` that is gone in `after`, and its 90 % interval over particles."""
+        n = int(self.particle.max()) + 1
+        a, b = (np.bincount(self.particle, weights=s, minlength=n) for s in (before, after))
+        rng = np.random.default_rng(0)
+        picks = rng.integers(0, n, (BOOTSTRAPS, n))
+        shares = 1.0 - b[picks].sum(1) / np.maximum(a[picks].sum(1), 1e-300)
+        low, high = np.percentile(shares, [5.0, 95.0])
+        return float(1.0 - b.sum() / max(a.sum(), 1e-300)), (float(low), float(high))
+
+
+def fields_at(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    r"""Gradient fields $\nabla\varphi_j$ and divergence-free ones $A_j\nabla\psi_j$ at points.
+
+    The $\varphi_j$ are coordinates, squares and waves of several lengths; the $A_j$ antisymmetric
+    matrices, each a quarter turn in a random plane: $\nabla\cdot A\nabla\psi = 0$.
+    """
+    p, d = x.shape
+    spread = x.std(axis=0) + 1e-12
+    plain = np.zeros((p, d, 2 * d))
+    for i in range(d):
+        plain[:, i, i] = 1.0
+        plain[:, i, d + i] = x[:, i] / spread[i]
+
+    def waves(number: int) -> np.ndarray:
+        length = np.exp(rng.uniform(np.log(0.7), np.log(4.0), number))
+        w = rng.standard_normal((d, number)) / (spread[:, None] * length * np.sqrt(d))
+        phase = rng.uniform(0.0, 2.0 * np.pi, number)
+        slope = w / np.linalg.norm(w, axis=0)
+        return slope[None] * np.sin(x @ w + phase)[:, None, :]
+
+    if d == 1:
+        return np.concatenate([plain, waves(WAVES)], axis=2), np.zeros((p, d, 0))
+    base = np.concatenate([plain[:, :, d:], waves(WAVES)], axis=2)
+    turned = np.empty_like(base)
+    for j in range(base.shape[2]):
+        u, v = np.linalg.qr(rng.standard_normal((d, 2)))[0].T
+        turned[:, :, j] = np.outer(base[:, :, j] @ u, v) - np.outer(base[:, :, j] @ v, u)
+    planes = [(i, j) for i in range(min(d, 8)) for j in range(i)]
+    whole = np.zeros((p, d, len(planes)))
+    for column, (i, j) in enumerate(planes):  # turning about the middle, plane by plane
+        whole[:, i, column], whole[:, j, column] = x[:, j], -x[:, i]
+    return np.concatenate([plain, waves(WAVES)], axis=2), np.concatenate([turned, whole], axis=2)

@@ -1,0 +1,115 @@
+"""Cross-validation: what is left out is never seen, and what is scored is what was left out."""
+
+import json
+
+import numpy as np
+import pytest
+
+import stitchflow as sf
+from stitchflow._crossval import folds_of
+from stitchflow.cli import main
+
+QUICK = sf.Stitching(
+    optimiser=sf.Optimiser(steps=60), particles=20, nodes=6, consistency=sf.Consistency(steps=10)
+)
+
+
+@pytest.fixture(scope="module")
+def drift():
+    """A cloud that moves at constant speed, seen at four times, in two groups."""
+    rng = np.random.default_rng(0)
+    t = np.repeat([0.0, 1.0, 2.0, 3.0], 60)
+    x = rng.normal(size=(240, 2)) + t[:, None] * np.array([1.0, 0.0])
+    return sf.Snapshots.from_table(x, t, groups=np.tile(["a", "b"], 120))
+
+
+def test_every_inner_time_is_interpolated_and_the_last_forecast(drift):
+    scores = sf.cross_validate(drift, ["nearest", "ot-linear", QUICK], progress=False)
+    assert scores.methods == ["nearest", "ot-linear", "stitching"]
+    found = {(row.left_out, row.protocol, row.time) for row in scores if row.time is not None}
+    assert found == {("1", "interpolate", 1.0), ("2", "interpolate", 2.0), ("3", "forecast", 3.0)}
+    assert scores.ratio("ot-linear", "w1") == pytest.approx(1.0)  # the better trivial one here
+    assert scores.ratio("nearest", "w1") > 1.5
+    assert all(row.floor is not None for row in scores)
+    assert "ratio to best trivial" in str(scores)
+    assert len(scores.to_pandas()) == len(scores)
+
+
+def test_left_out_individuals_are_not_trained_on(drift):
+    for fold in folds_of(drift, "each", 0):
+        train, test = set(fold.train.rows.tolist()), set(fold.test.rows.tolist())
+        assert not train & test
+        assert train | test == set(drift.rows.tolist())
+        assert float(fold.left_out) not in fold.train.times
+
+
+def test_several_times_can_be_left_out_together(drift):
+    (fold,) = folds_of(drift, [[1.0, 2.0]], 0)
+    assert fold.left_out == "1+2"
+    assert fold.train.times.tolist() == [0.0, 3.0]
+
+
+def test_groups_are_left_out_whole(drift):
+    folds = list(folds_of(drift, "groups", 0))
+    assert [fold.left_out for fold in folds] == ["a", "b"]
+    assert set(folds[0].test.groups) == {"a"}
+    assert set(folds[0].train.groups) == {"b"}
+    scores = sf.cross_validate(drift, ["nearest"], leave_out="groups", progress=False)
+    assert {row.protocol for row in scores} == {"marginal", "one-step", "rollout"}
+
+
+def test_components_never_see_what_is_left_out():
+    """The left-out time varies along an axis that the others do not have."""
+    rng = np.random.default_rng(0)
+    flat = lambda shift: np.c_[rng.normal(size=(50, 2)) + shift, 0.01 * rng.normal(size=50)]
+    odd = np.c_[rng.normal(size=(50, 2)), 100.0 * rng.normal(size=50)]
+    data = sf.Snapshots.from_arrays([flat(0.0), odd, flat(2.0)], [0.0, 1.0, 2.0])
+    scores = sf.cross_validate(data, ["nearest"], leave_out=[1.0], pca=2, progress=False)
+    assert max(row.value for row in scores if row.metric == "w1") < 20.0
+
+
+@pytest.mark.parametrize(
+    ("leave_out", "words"),
+    [
+        ([0.0], "first time"),
+        ([1.5], "not observed"),
+        ("some", "must be 'each'"),
+        ([], "names no time"),
+        ([[1.0, 2.0, 3.0]], "fewer than two"),
+    ],
+)
+def test_bad_requests_are_refused_before_any_fit(drift, leave_out, words):
+    with pytest.raises(ValueError, match=words):
+        sf.cross_validate(drift, leave_out=leave_out, progress=False)
+    with pytest.raises(ValueError, match="methods must be among"):
+        sf.cross_validate(drift, ["magic"], progress=False)
+
+
+def test_the_command_prints_a_table_and_appends_lines(drift, tmp_path, capsys):
+    data, lines, chart = tmp_path / "d.npz", tmp_path / "cv.jsonl", tmp_path / "cv.png"
+    np.savez(data, x=drift.x, t=drift.times[drift.index])
+    arguments = ["--methods", "nearest,ot-linear", "--leave-out", "1,2", "--json", str(lines)]
+    with pytest.raises(SystemExit) as end:
+        main(["crossval", str(data), *arguments, "--plot", str(chart)])
+    assert end.value.code == 0
+    assert "ot-linear" in capsys.readouterr().out
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    wanted = {"task", "method", "seed", "protocol", "metric", "time", "value", "floor"}
+    wanted |= {"seconds_train", "seconds_total", "steps", "version"}
+    assert all(wanted <= set(row) for row in rows)
+    assert {row["left_out"] for row in rows} == {"1", "2"}
+    assert chart.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--leave-out", "9"], ["--methods", "magic"], ["--seeds", "0.5"], ["--pca", "9"]]
+)
+def test_the_command_refuses_in_one_line(drift, tmp_path, capsys, arguments):
+    data = tmp_path / "d.npz"
+    np.savez(data, x=drift.x, t=drift.times[drift.index])
+    with pytest.raises(SystemExit) as end:
+        main(["crossval", str(data), *arguments])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("stitchflow: ")
+    assert said.count("\n") == 1

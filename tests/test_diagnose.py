@@ -1,0 +1,100 @@
+"""Diagnosis: gradient flows are told from rotating ones, on curves known in closed form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stitchflow as sf
+from stitchflow._diagnose import diagnose, dissipation, draw_from, fields_at
+from stitchflow._energy import Energy
+from stitchflow._flow import StitchedFlow
+from stitchflow._method import Fit
+
+
+def curve_of(path, nodes):
+    """A stitched fit whose particles follow `path(x0, t)`, with a quadratic energy."""
+    rng = np.random.default_rng(0)
+    x0 = rng.normal(size=(150, 2)) + np.array([2.0, 0.0])
+    times = np.linspace(0.0, 1.0, nodes)
+    particles = np.stack([path(x0, t) for t in times])
+    curve = sf.Curve(
+        jnp.asarray(particles, float), jnp.zeros(150), jnp.full(2, -3.0), tuple(times.tolist())
+    )
+    energy = Energy.known(sf.Potential(lambda x: 0.5 * (x**2).sum()), 2)
+    flow = StitchedFlow(curve, energy, energy.units)
+    return Fit(sf.Stitching(), flow, energy, sf.Status(True, "made"), {}, 0, 0.0)
+
+
+def shrinking(x, t):
+    return x * np.exp(-t)
+
+
+def turning(x, t):
+    c, s = np.cos(2.0 * t), np.sin(2.0 * t)
+    return np.exp(-t) * x @ np.array([[c, s], [-s, c]])
+
+
+def test_a_gradient_flow_is_called_one():
+    found = diagnose(curve_of(shrinking, 30))
+    assert found.explained > 0.98
+    assert found.non_gradient < 0.05
+    assert found.is_gradient_flow is True
+    assert "consistent with a gradient flow" in str(found)
+
+
+def test_a_rotation_is_found_with_an_interval_that_excludes_zero():
+    found = diagnose(curve_of(turning, 30))
+    assert found.non_gradient > 0.8
+    assert found.non_gradient_interval[0] > 0.5
+    assert found.is_gradient_flow is False
+    assert "not a gradient flow" in str(found)
+    assert found.to_dict()["sentences"][0] == found.sentences[0]
+
+
+def test_energy_dissipates_at_the_rate_of_a_gradient_flow():
+    fit = curve_of(shrinking, 60)
+    curve, energy = fit.flow.curve, fit.flow.energy
+    ratio = dissipation(curve, energy, draw_from(curve, energy, jax.random.key(0)))
+    assert ratio == pytest.approx(1.0, abs=0.02)
+    turned = curve_of(turning, 60)
+    curve = turned.flow.curve
+    # |v|^2 is five times |grad V|^2 here, and the energy still falls by |grad V|^2.
+    ratio = dissipation(curve, energy, draw_from(curve, energy, jax.random.key(0)))
+    assert ratio == pytest.approx(1.0 / 3.0, abs=0.02)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 6])
+def test_fields_are_gradients_and_divergence_free(dim):
+    """By central differences: symmetric Jacobians on one side, traceless ones on the other."""
+    rng = np.random.default_rng(0)
+    x, step = rng.normal(size=(5, dim)), 1e-5
+    shifted = [x + sign * step * e for e in np.eye(dim) for sign in (1, -1)]
+    points = np.concatenate([x, *shifted])
+    spread = points.std(axis=0)
+    gradients, rotations = fields_at(points, np.random.default_rng(1))
+    for fields, kind in ((gradients, "gradient"), (rotations, "rotation")):
+        parts = fields[5:].reshape(dim, 2, 5, dim, -1)
+        jacobian = (parts[:, 0] - parts[:, 1]) / (2 * step)  # (along, point, component, field)
+        if kind == "rotation":
+            trace = np.einsum("ipif->pf", jacobian)
+            assert np.abs(trace).max() < 1e-5 * np.abs(jacobian).max()
+        else:
+            skew = jacobian - jacobian.transpose(2, 1, 0, 3)
+            assert np.abs(skew).max() < 1e-5 * np.abs(jacobian).max()
+    assert (spread > 0).all()
+
+
+def test_methods_without_an_energy_are_refused():
+    data = sf.Snapshots.from_arrays([np.zeros((5, 2)), np.ones((5, 2))], [0.0, 1.0])
+    with pytest.raises(sf.NotAvailable, match="nearest"):
+        diagnose(sf.fit(data, sf.Nearest(), progress=False))
+
+
+def test_changing_counts_are_mentioned():
+    fit = curve_of(shrinking, 20)
+    rng = np.random.default_rng(0)
+    data = sf.Snapshots.from_arrays([rng.normal(size=(n, 2)) for n in (100, 300)], [0.0, 1.0])
+    found = diagnose(fit, data)
+    assert found.suggests_growth
+    assert "consider growth" in found.sentences[1]
