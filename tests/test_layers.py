@@ -7,7 +7,16 @@ SOURCE = Path(__file__).parents[1] / "src" / "stitchflow"
 
 LAYERS = [
     {"_types", "_status"},
-    {"_units", "_snapshots", "_kde", "_networks", "_coupling", "_observations", "metrics"},
+    {
+        "_units",
+        "_snapshots",
+        "_kde",
+        "_networks",
+        "_coupling",
+        "_observations",
+        "_growth",
+        "metrics",
+    },
     {"_terms", "_pair_terms", "_energy", "_curve"},
     {"_residual", "_divergence", "_simulate"},
     {"_optimise", "_consistency", "_flow", "_packing"},

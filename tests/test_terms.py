@@ -82,10 +82,10 @@ def test_first_variation_is_the_derivative_of_the_functional(name, cloud):
     field = jax.tree.map(lambda a: a[None], rho.field(cloud))
 
     def functional(w):
-        return energy.functional(t, Cloud(cloud[None], w), field)[0]
+        return energy.functional(t, Cloud(cloud[None], w[None]), field)[0]
 
     slope = jax.grad(functional)(rho.weights)
-    first = energy.first_variation(cloud[None], t, Cloud(cloud[None], rho.weights), field)[0]
+    first = energy.first_variation(cloud[None], t, Cloud(cloud[None], rho.weights[None]), field)[0]
     np.testing.assert_allclose(slope, first, atol=1e-10)
 
 

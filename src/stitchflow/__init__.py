@@ -11,6 +11,7 @@ from stitchflow._divergence import KL, DenoisingScoreMatching, ScoreMatching
 from stitchflow._energy import Energy
 from stitchflow._ensemble import Ensemble, fit_ensemble
 from stitchflow._evaluate import Row, Scores, evaluate
+from stitchflow._growth import Growth, growth_prior
 from stitchflow._io import load
 from stitchflow._kde import KDE, silverman
 from stitchflow._method import Fit, Method
@@ -44,6 +45,7 @@ __all__ = [
     "ExtrapolationWarning",
     "Fit",
     "Forward",
+    "Growth",
     "Interaction",
     "InternalEnergy",
     "Method",
@@ -69,6 +71,7 @@ __all__ = [
     "evaluate",
     "fit",
     "fit_ensemble",
+    "growth_prior",
     "load",
     "metrics",
     "pl",

@@ -76,7 +76,7 @@ def carry(
 ) -> Float[Array, "s n d"]:
     """Several clouds moved from t0 to t1 by the SDE, each seeing only itself; differentiable."""
     step = (t1 - t0) / moves
-    weights = jnp.full(x.shape[1], 1.0 / x.shape[1], x.dtype)
+    weights = jnp.full(x.shape[:2], 1.0 / x.shape[1], x.dtype)
     spread = jnp.sqrt(2.0 * energy.diffusion * step)
 
     def drift(y: Array, t: Scalar) -> Array:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from stitchflow._growth import GrowthRate
 from stitchflow._kde import KDE
 from stitchflow._terms import Cloud
 from stitchflow._types import Scalar
@@ -18,7 +19,7 @@ class Curve(eqx.Module):
 
     Weights and bandwidth do not move in time, so the kernel-averaged velocity transports the
     density exactly (Claim 1). Each of the three can be frozen; the bandwidth never falls below
-    `least_bandwidth`, which has its shape.
+    `least_bandwidth`, which has its shape. With a `growth` rate the weights change along the paths.
     """
 
     particles: Float[Array, "k n d"]
@@ -29,6 +30,7 @@ class Curve(eqx.Module):
     learn_particles: bool = eqx.field(static=True)
     learn_weights: bool = eqx.field(static=True)
     learn_bandwidth: bool = eqx.field(static=True)
+    growth: GrowthRate | None
 
     def __init__(
         self,
@@ -41,12 +43,13 @@ class Curve(eqx.Module):
         learn_particles: bool = True,
         learn_weights: bool = True,
         learn_bandwidth: bool = True,
+        growth: GrowthRate | None = None,
     ):
         self.particles, self.log_weights, self.raw_bandwidth = particles, log_weights, raw_bandwidth
         least = jnp.zeros_like(raw_bandwidth) if least_bandwidth is None else least_bandwidth
         self.least_bandwidth, self.times = least, times
         self.learn_particles, self.learn_weights = learn_particles, learn_weights
-        self.learn_bandwidth = learn_bandwidth
+        self.learn_bandwidth, self.growth = learn_bandwidth, growth
 
     def __check_init__(self) -> None:
         k = self.particles.shape[0]
@@ -89,21 +92,24 @@ class Curve(eqx.Module):
         )
 
     @property
-    def weight_logits(self) -> Float[Array, " n"]:
-        logits = self.log_weights
-        return logits if self.learn_weights else jax.lax.stop_gradient(logits)
+    def node_logits(self) -> Float[Array, "k n"]:
+        r"""Log weights at the nodes: constant, or $\log w_i(0) + \int g(x_i(s), s)\,ds$."""
+        start = self.log_weights
+        start = start if self.learn_weights else jax.lax.stop_gradient(start)
+        x = self.positions
+        if self.growth is None:
+            return jnp.broadcast_to(start, x.shape[:2])
+        rates = self.growth(x, jnp.broadcast_to(self.nodes[:, None], x.shape[:2]))
+        gained = jnp.cumsum(0.5 * self.steps[:, None] * (rates[:-1] + rates[1:]), axis=0)
+        return start + jnp.concatenate([jnp.zeros_like(gained[:1]), gained])
 
-    @property
-    def weights(self) -> Float[Array, " n"]:
-        return jax.nn.softmax(self.weight_logits)
-
-    def cloud(self, centres: Float[Array, "s n d"]) -> Cloud:
+    def cloud(self, centres: Float[Array, "s n d"], logits: Float[Array, "s n"]) -> Cloud:
         """Several marginals as empirical measures on other centres."""
-        return Cloud(centres, self.weights)
+        return Cloud(centres, jax.nn.softmax(logits, axis=1))
 
-    def kde(self, centres: Float[Array, "n d"]) -> KDE:
-        """This curve's kernel and weights around other centres."""
-        return KDE(centres, self.bandwidth, self.weight_logits)
+    def kde(self, centres: Float[Array, "n d"], logits: Float[Array, " n"]) -> KDE:
+        """This curve's kernel around other centres."""
+        return KDE(centres, self.bandwidth, logits)
 
     def _interval(self, t: Scalar) -> tuple[Array, Scalar]:
         nodes = self.nodes
@@ -116,9 +122,15 @@ class Curve(eqx.Module):
         x = self.positions
         return (1.0 - share) * x[j] + share * x[j + 1]
 
+    def logits(self, t: Scalar) -> Float[Array, " n"]:
+        """Log weights at any time of the curve, up to the mass gained so far."""
+        j, share = self._interval(t)
+        logits = self.node_logits
+        return (1.0 - share) * logits[j] + share * logits[j + 1]
+
     def at(self, t: Scalar) -> KDE:
         """The marginal at any time of the curve."""
-        return self.kde(self.centres(t))
+        return self.kde(self.centres(t), self.logits(t))
 
     def velocity(self, t: Scalar) -> Float[Array, "n d"]:
         """Particle velocities at any time; at a node, those of the interval it opens."""

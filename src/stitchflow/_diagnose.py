@@ -168,19 +168,20 @@ def diagnose(fit: Fit, data: Snapshots | None = None, *, key: KeyLike = 0) -> Di
 def draw_from(curve: Curve, energy: Energy, key: Array) -> Draws:
     """One draw per particle at the middle of every interval."""
     intervals = Intervals.of(curve)
-    times, centres = intervals.at(0.5)
+    times, centres, logits = intervals.at(0.5)
     noise = jax.random.normal(key, centres.shape, centres.dtype)
     x = centres + jnp.broadcast_to(curve.bandwidth, centres.shape[1:])[None] * noise
-    fields = _fields(curve, centres, intervals.velocities, x)
-    gradient = energy.gradient(x, times, curve.cloud(centres), fields)
+    fields = _fields(curve, intervals, x)
+    gradient = energy.gradient(x, times, curve.cloud(centres, logits), fields)
     assert fields.velocity is not None
-    mass = intervals.step[:, None] * curve.weights[None, :]
+    mass = intervals.step[:, None] * intervals.weights
     return Draws(x, times, fields.velocity, fields.score, gradient, mass)
 
 
-def _fields(curve: Curve, centres: Array, velocities: Array, x: Array) -> Field:
-    at = lambda entry: curve.kde(entry[0]).field(entry[2], entry[1])
-    return jax.lax.map(at, (centres, velocities, x))
+def _fields(curve: Curve, intervals: Intervals, x: Array) -> Field:
+    _, centres, logits = intervals.at(0.5)
+    at = lambda entry: curve.kde(*entry[:2]).field(entry[3], entry[2])
+    return jax.lax.map(at, (centres, logits, intervals.velocities, x))
 
 
 @eqx.filter_jit
@@ -188,24 +189,25 @@ def _without(energy: Energy, kind: Any, curve: Curve, draws: Draws) -> Array:
     """The energy's gradient at the draws without the terms of some kinds."""
     rest = Energy(tuple(term for term in energy.terms if not isinstance(term, kind)))
     intervals = Intervals.of(curve)
-    _, centres = intervals.at(0.5)
-    fields = _fields(curve, centres, intervals.velocities, draws.x)
-    return rest.gradient(draws.x, draws.times, curve.cloud(centres), fields)
+    _, centres, logits = intervals.at(0.5)
+    fields = _fields(curve, intervals, draws.x)
+    return rest.gradient(draws.x, draws.times, curve.cloud(centres, logits), fields)
 
 
 @eqx.filter_jit
 def _functional(energy: Energy, curve: Curve) -> Float[Array, " i"]:
     intervals = Intervals.of(curve)
-    times, centres = intervals.at(0.5)
-    fields = _fields(curve, centres, intervals.velocities, centres)
-    return energy.functional(times, curve.cloud(centres), fields)
+    times, centres, logits = intervals.at(0.5)
+    return energy.functional(
+        times, curve.cloud(centres, logits), _fields(curve, intervals, centres)
+    )
 
 
 @eqx.filter_jit
 def _heating(energy: Energy, curve: Curve) -> Float[Array, " i"]:
     r"""$E[\partial_t V]$: the work that a changing potential does on a cloud at rest."""
-    times, centres = Intervals.of(curve).at(0.5)
-    cloud = curve.cloud(centres)
+    times, centres, logits = Intervals.of(curve).at(0.5)
+    cloud = curve.cloud(centres, logits)
     nothing = Field(centres[..., 0], centres, None)
 
     def total(t: Array) -> Array:
@@ -224,11 +226,11 @@ def dissipation(curve: Curve, energy: Energy, draws: Draws) -> float:
     along = np.asarray(_functional(energy, curve), np.float64)
     times = np.asarray(draws.times, np.float64)
     heat = np.trapezoid(np.asarray(_heating(energy, curve), np.float64), times)
-    weights = np.asarray(curve.weights, np.float64)
+    weights = np.asarray(Intervals.of(curve).weights, np.float64)
     squares = (
         np.asarray(draws.velocity, np.float64) ** 2 + np.asarray(draws.gradient, np.float64) ** 2
     )
-    lost = 0.5 * np.trapezoid(squares.sum(-1) @ weights, times)
+    lost = 0.5 * np.trapezoid((squares.sum(-1) * weights).sum(1), times)
     return float((along[-1] - along[0] - heat) / -max(lost, 1e-300))
 
 

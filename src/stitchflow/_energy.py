@@ -173,7 +173,7 @@ class Energy(eqx.Module):
 def at_one(function: Any, x: Array, t: Scalar, rho: KDE, field: Field) -> Array:
     """One of an energy's stacked functions, for a single marginal."""
     stacked = jax.tree.map(lambda a: a[None], field)
-    return function(x[None], t[None], Cloud(rho.centres[None], rho.weights), stacked)[0]
+    return function(x[None], t[None], Cloud(rho.centres[None], rho.weights[None]), stacked)[0]
 
 
 @eqx.filter_jit
@@ -197,4 +197,4 @@ def _force(energy: Energy, x: Array, t: Scalar) -> Array:
 @eqx.filter_jit
 def _functional(energy: Energy, t: Scalar, rho: KDE) -> Scalar:
     field = jax.tree.map(lambda a: a[None], rho.field(rho.centres))
-    return energy.functional(t[None], Cloud(rho.centres[None], rho.weights), field)[0]
+    return energy.functional(t[None], Cloud(rho.centres[None], rho.weights[None]), field)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
@@ -17,8 +18,19 @@ from stitchflow._energy import velocity as energy_velocity
 from stitchflow._kde import KDE
 from stitchflow._simulate import simulate
 from stitchflow._status import ExtrapolationWarning, NotAvailable
-from stitchflow._types import KeyLike, Scalar, as_cloud, as_key, as_times, check_count, check_number
+from stitchflow._types import (
+    KeyLike,
+    Scalar,
+    as_cloud,
+    as_key,
+    as_rng,
+    as_times,
+    check_count,
+    check_number,
+)
 from stitchflow._units import Units
+
+GROWTH_STEPS = 5  # looks at the growth rate between two requested times
 
 
 class Flow:
@@ -92,8 +104,41 @@ class StitchedFlow(Flow):
         """The energy alone drives x0, which is where the cloud is at `times[0]`.
 
         The SDE by default, the probability flow ODE with `ode=True`, which also runs backwards.
+        With a growth rate, individuals divide and die on the way of the SDE, at a constant number:
+        a row is then not the same individual at all times.
         """
-        return simulate_in_units(self.energy, self.units, x0, times, key, ode)
+        if self.curve.growth is None or ode:
+            return simulate_in_units(self.energy, self.units, x0, times, key, ode)
+        times, key = as_times(times), as_key(key)
+        path, x = [jnp.asarray(x0, float)], x0
+        for i, (t0, t1) in enumerate(pairwise(times)):
+            move, choose = jax.random.split(jax.random.fold_in(key, i))
+            stops = np.linspace(t0, t1, GROWTH_STEPS + 1)
+            way = simulate_in_units(self.energy, self.units, x, stops, move, False)
+            looks = zip(way, stops, strict=True)
+            rates = np.stack([np.asarray(self.growth(y, t)) for y, t in looks])
+            gained = np.trapezoid(rates, stops, axis=0)
+            x = way[-1][survivors(gained, as_rng(choose))]
+            path.append(x)
+        return jnp.stack(path)
+
+    def growth(self, x: Any, t: float) -> Float[Array, " m"]:
+        """The learned rate of birth minus death at points, per unit of time."""
+        if self.curve.growth is None:
+            raise NotAvailable(self.method, "growth", "it was fitted without growth")
+        points = self._points(x)
+        when = jnp.clip(self._inside(check_number(t, "t")), 0.0, 1.0)
+        times = jnp.broadcast_to(when, points.shape[:1])
+        return self.curve.growth(points, times) / self.units.duration
+
+    def mass(self, t: float) -> float:
+        """The population's size relative to the first time."""
+        logits = [jax.nn.logsumexp(self.curve.logits(self._inside(s))) for s in (t, self._first)]
+        return float(jnp.exp(logits[0] - logits[1]))
+
+    @property
+    def _first(self) -> float:
+        return float(self.units.time_out(self.curve.t0))
 
     def marginal(self, t: float) -> KDE:
         """The kernel density at time t, in internal units."""
@@ -125,6 +170,14 @@ class StitchedFlow(Flow):
         )
         inside = self.units.time_in(np.array([end, t]))
         return simulate(self.energy, x, inside, key, ode=t < end)[-1]
+
+
+def survivors(log_gain: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """As many rows as before, each repeated by its gain (systematic resampling)."""
+    n = len(log_gain)
+    share = np.exp(log_gain - log_gain.max())
+    passed = np.cumsum(share / share.sum())
+    return np.minimum(np.searchsorted(passed, (np.arange(n) + rng.uniform()) / n), n - 1)
 
 
 def simulate_in_units(

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from stitchflow._snapshots import Snapshots
+from stitchflow._units import Units
 
 
 class Observations(eqx.Module):
@@ -18,6 +19,7 @@ class Observations(eqx.Module):
     weights: Float[Array, "t n"]
     counts: Int[Array, " t"]
     times: Float[Array, " t"]
+    units: Units = eqx.field(static=True)
 
     @staticmethod
     def of(data: Snapshots) -> Observations:
@@ -33,6 +35,7 @@ class Observations(eqx.Module):
             jnp.asarray(weights, float),
             jnp.asarray(data.counts),
             jnp.asarray(data.units.time_in(data.times), float),
+            data.units,
         )
 
     def minibatch(self, size: int, key: Array) -> tuple[Array, Array, Array, float]:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stitchflow import _consistency, _divergence, _residual
+from stitchflow import _consistency, _divergence, _growth, _residual
 from stitchflow._optimise import Optimiser
 
 # Only these classes are ever made from a file.
@@ -19,6 +19,7 @@ CLASSES: dict[str, type] = {
     for kind in (
         Optimiser,
         _consistency.Consistency,
+        _growth.Growth,
         _residual.VelocityResidual,
         _residual.Forward,
         _residual.Backward,

@@ -97,31 +97,29 @@ class Interaction(Term):
         return jax.vmap(self._of_distance)(r)
 
     def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
-        w = cloud.weights
         if self.radial:
             table = self._table(self._of_distance)
-            return _pairs(lambda y, c: table(distances(y, c)) @ w, x, cloud)
+            return _pairs(lambda y, c, w: table(distances(y, c)) @ w, x, cloud)
         at = jax.vmap(jax.vmap(self._of_displacement))
-        return _pairs(lambda y, c: at(y[:, None, :] - c[None, :, :]) @ w, x, cloud)
+        return _pairs(lambda y, c, w: at(y[:, None, :] - c[None, :, :]) @ w, x, cloud)
 
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         r"""$\sum_l w_l\nabla W(x - x_l)$ (eq:approx_inter_kde); the self pair contributes zero."""
-        w = cloud.weights
         if self.radial:
             table = self._table(jax.grad(self._of_distance))
 
-            def pull(y: Array, c: Array) -> Array:
+            def pull(y: Array, c: Array, w: Array) -> Array:
                 r = distances(y, c)
                 a = w[None, :] * table(r) / r
                 return y * a.sum(axis=1, keepdims=True) - a @ c
 
             return _pairs(pull, x, cloud)
         at = jax.vmap(jax.vmap(jax.grad(self._of_displacement)))
-        one = lambda y, c: jnp.einsum("mnd,n->md", at(y[:, None] - c[None]), w)
+        one = lambda y, c, w: jnp.einsum("mnd,n->md", at(y[:, None] - c[None]), w)
         return _pairs(one, x, cloud)
 
     def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
-        return 0.5 * self.first_variation(cloud.centres, t, cloud, field) @ cloud.weights
+        return 0.5 * cloud.mean(self.first_variation(cloud.centres, t, cloud, field))
 
 
 class VectorKernel(Term):
@@ -188,9 +186,9 @@ class VectorKernel(Term):
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         r"""$-\sum_l w_l K(x - x_l)$ (eq:approx_chiral_kernel, with the SDE's orientation)."""
 
-        def push(y: Array, c: Array) -> Array:
+        def push(y: Array, c: Array, w: Array) -> Array:
             pairs = self.kernel(y[:, None, :] - c[None, :, :])
-            return -jnp.einsum("mnd,n->md", pairs, cloud.weights)
+            return -jnp.einsum("mnd,n->md", pairs, w)
 
         return _pairs(push, x, cloud)
 
@@ -199,8 +197,8 @@ class VectorKernel(Term):
 
 
 def _pairs(function: Callable, x: Float[Array, "s m d"], cloud: Cloud) -> Array:
-    """`function(x, centres)` of every marginal, in bounded memory."""
-    return over_stations(function, x.shape[1], cloud.centres.shape[1], x, cloud.centres)
+    """`function(x, centres, weights)` of every marginal, in bounded memory."""
+    return over_stations(function, x.shape[1], cloud.centres.shape[1], x, *cloud)
 
 
 def distances(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m n"]:

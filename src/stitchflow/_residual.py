@@ -27,20 +27,31 @@ class Intervals(NamedTuple):
     step: Float[Array, " i"]
     left: Float[Array, "i n d"]
     right: Float[Array, "i n d"]
+    left_logits: Float[Array, "i n"]
+    right_logits: Float[Array, "i n"]
     duration: Float[Array, " i"]
 
     @staticmethod
     def of(curve: Curve) -> Intervals:
-        x = curve.positions
-        return Intervals(curve.nodes[:-1], curve.steps, x[:-1], x[1:], curve.steps)
+        x, w = curve.positions, curve.node_logits
+        return Intervals(curve.nodes[:-1], curve.steps, x[:-1], x[1:], w[:-1], w[1:], curve.steps)
 
     @property
     def velocities(self) -> Float[Array, "i n d"]:
         return (self.right - self.left) / self.step[:, None, None]
 
-    def at(self, share: float) -> tuple[Float[Array, " i"], Float[Array, "i n d"]]:
-        """Times and particles a share of the way through."""
-        return self.start + share * self.step, (1.0 - share) * self.left + share * self.right
+    def at(
+        self, share: float
+    ) -> tuple[Float[Array, " i"], Float[Array, "i n d"], Float[Array, "i n"]]:
+        """Times, particles and their log weights a share of the way through."""
+        mixed = lambda a, b: (1.0 - share) * a + share * b
+        times = self.start + share * self.step
+        return times, mixed(self.left, self.right), mixed(self.left_logits, self.right_logits)
+
+    @property
+    def weights(self) -> Float[Array, "i n"]:
+        """Weights half-way."""
+        return jax.nn.softmax(self.at(0.5)[2], axis=1)
 
     def some(self, number: int, key: Array) -> Intervals:
         """One random interval out of each of `number` stretches, standing for all of them."""
@@ -145,22 +156,22 @@ class VelocityResidual(eqx.Module):
         """The boxed objective without its data term (eq:stitch_ideal_global_approx)."""
         intervals = Intervals.of(curve) if intervals is None else intervals
 
-        def field(c: Array) -> Field:
-            rho = curve.kde(c)
+        def field(c: Array, logits: Array) -> Field:
+            rho = curve.kde(c, logits)
             return rho.field_without_self() if without_self else rho.field(c)
 
         def gradient(place: float) -> Float[Array, "i n d"]:
-            times, centres = intervals.at(place)
+            times, centres, logits = intervals.at(place)
             n = centres.shape[1]
             if energy.needs_density:
-                fields = over_stations(field, n, n, centres)
+                fields = over_stations(field, n, n, centres, logits)
             else:
                 zero = jnp.zeros_like(centres)
                 fields = Field(zero[..., 0], zero, None)
-            return energy.gradient(centres, times, curve.cloud(centres), fields)
+            return energy.gradient(centres, times, curve.cloud(centres, logits), fields)
 
         slope = self.scheme.average(gradient) / self.kinetic
-        return self._total(intervals, intervals.velocities + slope, slope, curve.weights)
+        return self._total(intervals, intervals.velocities + slope, slope, intervals.weights)
 
     def monte_carlo(
         self, curve: Curve, energy: Energy, key: Array, intervals: Intervals | None = None
@@ -173,20 +184,20 @@ class VelocityResidual(eqx.Module):
         velocities = intervals.velocities
         s, n, d = velocities.shape
         kick, choose = jax.random.split(key)
-        some, weights = jnp.arange(n), curve.weights
+        some, weights = jnp.arange(n), intervals.weights
         if self.draws is not None and self.draws < n:
             some = jax.random.permutation(choose, n)[: self.draws]
-            weights = weights[some] * (n / self.draws)
+            weights = weights[:, some] * (n / self.draws)
         noise = jax.random.normal(kick, (s, len(some), d), velocities.dtype)
         offset = jnp.broadcast_to(curve.bandwidth, (n, d))[some][None] * noise
 
         def parts(place: float) -> tuple[Float[Array, "i n d"], Float[Array, "i n d"]]:
-            times, centres = intervals.at(place)
+            times, centres, logits = intervals.at(place)
             x = centres[:, some] + offset
-            at = lambda c, v, y: curve.kde(c).field(y, v)
-            fields = over_stations(at, len(some), n, centres, velocities, x)
+            at = lambda c, w, v, y: curve.kde(c, w).field(y, v)
+            fields = over_stations(at, len(some), n, centres, logits, velocities, x)
             assert fields.velocity is not None
-            slope = energy.gradient(x, times, curve.cloud(centres), fields) / self.kinetic
+            slope = energy.gradient(x, times, curve.cloud(centres, logits), fields) / self.kinetic
             return fields.velocity + slope, slope
 
         gap, slope = self.scheme.average(parts)
@@ -196,4 +207,4 @@ class VelocityResidual(eqx.Module):
         squares = (gap**2).sum(-1)
         if self.ridge:
             squares += self.ridge * (slope**2).sum(-1)
-        return intervals.duration @ (squares @ weights)
+        return intervals.duration @ (squares * weights).sum(axis=1)

@@ -24,13 +24,14 @@ from stitchflow._curve import Curve, inverse_softplus, node_times, through_snaps
 from stitchflow._divergence import KL, Divergence
 from stitchflow._energy import Energy
 from stitchflow._flow import Flow, StitchedFlow
+from stitchflow._growth import Growth
 from stitchflow._kde import PAIR_BUDGET, leave_one_out_bandwidth, silverman
 from stitchflow._method import Fit, Method, Packed, check_data
 from stitchflow._observations import Observations
 from stitchflow._optimise import Checkpoint, Optimiser, Optimum, minimise
 from stitchflow._packing import named_arrays, settings_from, settings_of, with_arrays
 from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._residual import VelocityResidual
+from stitchflow._residual import Intervals, VelocityResidual
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Entropy, Potential, Term, changed
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
@@ -68,6 +69,7 @@ class Stitching(Method):
     residual: VelocityResidual = field(default_factory=VelocityResidual)
     divergence: Divergence = field(default_factory=KL)
     consistency: Consistency | None = field(default_factory=Consistency)
+    growth: Growth | None = None
     optimiser: Optimiser = field(default_factory=Optimiser)
     batch: int | None = None
     learn_particles: bool = True
@@ -79,10 +81,11 @@ class Stitching(Method):
         energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy
         kinds = {"energy": Energy, "residual": VelocityResidual}
         kinds |= {"divergence": Divergence, "optimiser": Optimiser, "consistency": Consistency}
+        kinds |= {"growth": Growth}
         object.__setattr__(self, "energy", energy)
         for name, kind in kinds.items():
             value = getattr(self, name)
-            if name == "consistency" and value is None:
+            if name in ("consistency", "growth") and value is None:
                 continue
             if not isinstance(value, kind):
                 raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
@@ -205,7 +208,7 @@ class Stitching(Method):
 
         `together`: arrays of the model and keys have a leading axis of members.
         """
-        own = Observations(None, 0, None, None) if together else None  # pyright: ignore
+        own = Observations(None, 0, None, None, seen.units) if together else None  # pyright: ignore
         # Bound methods compare by identity; this compares by settings, so that fits share programs.
         first = minimise(
             jax.tree_util.Partial(Stitching.loss, self),
@@ -292,6 +295,7 @@ class Stitching(Method):
             learn_particles=self.learn_particles,
             learn_weights=self.learn_weights,
             learn_bandwidth=self.learn_bandwidth,
+            growth=None if self.growth is None else self.growth.init(data.dim, as_key(key)),
         )
 
     def pack(self, fit: Fit) -> Packed:
@@ -332,6 +336,9 @@ class Stitching(Method):
                 for n in ("particles", "log_weights", "raw_bandwidth")
             ),
             times=tuple(header["nodes"]),
+            growth=None
+            if method.growth is None
+            else method.growth.init(units.dim, jax.random.key(0)),
         )
         curve, ready = with_arrays((curve, ready), arrays)
         return method, StitchedFlow(curve, ready, units), ready
@@ -353,7 +360,29 @@ class Stitching(Method):
         residual = self.residual(curve, energy, quadrature)
         weight = self.residual.weight
         assert weight is not None, "settings are not resolved"
-        return fit + weight * residual, {"divergence": fit, "residual": residual}
+        parts = {"divergence": fit, "residual": residual}
+        total = fit + weight * residual
+        if self.growth is not None:
+            parts["growth"] = self.growth_loss(curve, data)
+            total += parts["growth"]
+        return total, parts
+
+    def growth_loss(self, curve: Curve, data: Observations) -> Scalar:
+        """Masses against counts, and growth against its prior."""
+        assert self.growth is not None, "there is no growth"
+        assert curve.growth is not None, "there is no growth"
+        mass = jax.nn.logsumexp(curve.node_logits, axis=1)
+        found = jnp.interp(data.times, curve.nodes, mass - mass[0])
+        apart = ((found - jnp.log(data.counts / data.counts[0])) ** 2).sum()
+        intervals = Intervals.of(curve)
+        times, centres, _ = intervals.at(0.5)
+        rates = curve.growth(centres, jnp.broadcast_to(times[:, None], centres.shape[:2]))
+        if self.growth.prior is not None:
+            units = data.units
+            places = jax.lax.stop_gradient(units.space_out(centres))
+            rates -= jax.vmap(jax.vmap(self.growth.prior))(places) * units.duration
+        size = intervals.step @ (intervals.weights * rates**2).sum(axis=1)
+        return self.growth.masses * apart + self.growth.weight * size
 
     def energy_loss(
         self, energy: Energy, data: tuple[Curve, Observations], key: Array

@@ -42,7 +42,11 @@ class Cloud(NamedTuple):
     """The empirical measures that stand in for several marginals (eq:kde_approx)."""
 
     centres: Float[Array, "s n d"]
-    weights: Float[Array, " n"]
+    weights: Float[Array, "s n"]
+
+    def mean(self, values: Float[Array, "s n"]) -> Float[Array, " s"]:
+        """The weighted mean of each marginal."""
+        return (self.weights * values).sum(axis=1)
 
 
 class Term(eqx.Module):
@@ -161,7 +165,7 @@ class Potential(Term):
         return jax.grad(lambda y: self.potential(y, times).sum())(flat).reshape(x.shape)
 
     def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
-        return self.first_variation(cloud.centres, t, cloud, field) @ cloud.weights
+        return cloud.mean(self.first_variation(cloud.centres, t, cloud, field))
 
 
 class Entropy(Term):
@@ -203,7 +207,7 @@ class Entropy(Term):
         return self.beta * field.score
 
     def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
-        return self.beta * (field.log_density @ cloud.weights)
+        return self.beta * cloud.mean(field.log_density)
 
 
 class InternalEnergy(Term):
@@ -253,7 +257,7 @@ class InternalEnergy(Term):
     def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
         density = jnp.exp(field.log_density)
         values = jax.vmap(self._internal)(density.reshape(-1)).reshape(density.shape)
-        return (values / density) @ cloud.weights
+        return cloud.mean(values / density)
 
 
 def arity(function: Callable) -> int:

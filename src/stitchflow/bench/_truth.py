@@ -219,13 +219,14 @@ def compare_moments(fit: Fit, test: Snapshots) -> Iterable[Row]:
     if not isinstance(fit.flow, StitchedFlow):
         return
     curve, units = fit.flow.curve, fit.flow.units
-    weights = np.asarray(curve.weights, np.float64)
     values = []
     for k, t in enumerate(test.times):
         if not np.isclose(fit.times, t).any():
             continue
         inside = jnp.asarray(units.time_in(float(t)), float)
-        centres = np.asarray(units.space_out(curve.centres(inside)), np.float64)
+        rho = curve.at(inside)
+        centres = np.asarray(units.space_out(rho.centres), np.float64)
+        weights = np.asarray(rho.weights, np.float64)
         value = bd2_uvp(centres, test.cloud(k).astype(np.float64), weights)
         yield Row("marginal", "bd2_uvp", float(t), value, None)
         if t > fit.times[0]:

@@ -1,0 +1,82 @@
+r"""Growth: birth and death at a rate g(x, t), so that masses need not be explained by transport.
+
+$$\partial_t\rho + \nabla\cdot(\rho v) = g\rho .$$
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.spatial import KDTree
+
+from stitchflow._networks import MLP
+from stitchflow._types import as_cloud, check_count, check_hidden, check_number
+
+
+class GrowthRate(eqx.Module):
+    """g(x, t) per unit of internal time: a network of place and time."""
+
+    network: MLP
+
+    def __call__(self, x: Float[Array, "*b d"], t: Float[Array, "*b"]) -> Float[Array, "*b"]:
+        return self.network(jnp.concatenate([x, (2.0 * t - 1.0)[..., None]], axis=-1))[..., 0]
+
+
+class Growth(eqx.Module):
+    r"""Settings of a learned growth rate; `Stitching(growth=Growth())` turns it on.
+
+    Particles carry mass, $\dot w_i = g(x_i, t)\,w_i$. The total mass must follow the counts of the
+    snapshots (`masses` is the weight of their squared log differences), and `weight` times
+    $\int E_\rho[(g - g_0)^2]$ keeps growth from explaining what transport can. `prior` is $g_0$, a
+    JAX function of one place in the user's units, per unit of the user's time; zero by default.
+    """
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    weight: float = eqx.field(static=True, default=0.1)
+    masses: float = eqx.field(static=True, default=10.0)
+    prior: Callable | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        check_hidden(self.hidden)
+        check_number(self.weight, "weight", 0.0)
+        check_number(self.masses, "masses", 0.0)
+        if self.prior is not None and not callable(self.prior):
+            raise TypeError(f"prior must be a function of a place, got {self.prior!r}")
+
+    def init(self, dim: int, key: Array) -> GrowthRate:
+        return GrowthRate(MLP(dim + 1, tuple(self.hidden), 1, key))
+
+
+def growth_prior(
+    x: Any, proliferation: Any, apoptosis: Any, *, rate: float = 1.0, neighbours: int = 10
+) -> Callable:
+    """A prior for `Growth` from two scores per cell: `rate` times their standardised difference.
+
+    At other places it is the mean over the nearest of these cells. `rate` is the growth rate, per
+    unit of time, of a cell one standard deviation more proliferating than apoptotic.
+    """
+    cells = as_cloud(x, "x")
+    scores = [np.asarray(score, np.float64) for score in (proliferation, apoptosis)]
+    for name, score in zip(("proliferation", "apoptosis"), scores, strict=True):
+        if score.shape != (len(cells),) or not np.isfinite(score).all():
+            raise ValueError(f"{name} must be one finite number per cell ({len(cells)},)")
+    k = min(check_count(neighbours, "neighbours"), len(cells))
+    standard = [(score - score.mean()) / (score.std() + 1e-12) for score in scores]
+    rates = check_number(rate, "rate") * (standard[0] - standard[1])
+    tree = KDTree(cells)
+
+    def near(point: np.ndarray) -> np.ndarray:
+        found = tree.query(np.asarray(point, np.float64), k)[1]
+        return rates[np.reshape(found, (*np.shape(point)[:-1], k))].mean(axis=-1).astype(np.float32)
+
+    def prior(point: Array) -> Array:
+        shape = jax.ShapeDtypeStruct(point.shape[:-1], jnp.float32)
+        return jax.pure_callback(near, shape, point, vmap_method="broadcast_all")
+
+    return prior
