@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._consistency import carry, energy_distance, sorted_some
+from stitchflow._consistency import carry, energy_distance, window
 from stitchflow._energy import Energy
 from stitchflow._observations import Observations
 
@@ -17,9 +17,13 @@ def test_energy_distance_of_two_gaussians_and_of_one_with_itself():
 
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2000, 1)), rng.normal(size=(2000, 1)) + 1.5
+    even = lambda n: jnp.full(n, 1.0 / n)
+    apart = lambda a, b: float(
+        energy_distance(jnp.asarray(a), even(len(a)), jnp.asarray(b), even(len(b)))
+    )
     mean = lambda s, sd: 2 * sd * norm.pdf(s / sd) + s * (2 * norm.cdf(s / sd) - 1)
     exact = 2 * mean(1.5, np.sqrt(2)) - 2 * mean(0.0, np.sqrt(2))
-    assert float(energy_distance(jnp.asarray(x), jnp.asarray(y))) == pytest.approx(exact, rel=0.06)
+    assert apart(x, y) == pytest.approx(exact, rel=0.06)
     same = [float(energy_distance(*jnp.asarray(rng.normal(size=(2, 100, 1))))) for _ in range(200)]
     assert abs(np.mean(same)) < 3 * np.std(same) / np.sqrt(200) + 1e-3  # unbiased
 
@@ -29,8 +33,8 @@ def test_carried_clouds_follow_ornstein_uhlenbeck():
         sf.Potential(lambda x: 0.5 * (x**2).sum()) + sf.Entropy(0.5, learn=False), 1
     )
     x = jnp.full((2, 4000, 1), 2.0)
-    zero, one = jnp.zeros(()), jnp.ones(())
-    ends = np.asarray(carry(energy, x, zero, one, 16, jax.random.key(0)))
+    zero, one, even = jnp.zeros(()), jnp.ones(()), jnp.full((2, 4000), 1.0 / 4000)
+    ends = np.asarray(carry(energy, x, even, zero, one, 16, jax.random.key(0)))
     for cloud in ends:
         assert cloud.mean() == pytest.approx(2.0 * np.exp(-1.0), abs=0.04)
         assert cloud.var() == pytest.approx(0.5 * (1.0 - np.exp(-2.0)), rel=0.08)
@@ -55,27 +59,31 @@ def test_consistency_is_zero_for_the_truth_and_not_for_another_energy():
     assert wrong > 10.0 * abs(right) + 0.05
 
 
-def test_some_times_are_in_order_and_cover_the_range():
-    chosen = np.asarray(sorted_some(100, 8, jax.random.key(0)))
-    assert (np.diff(chosen) > 0).all()
-    assert chosen[0] < 13
-    assert chosen[-1] > 86
-    np.testing.assert_array_equal(sorted_some(5, 8, jax.random.key(0)), np.arange(5))
+def test_windows_are_neighbours_in_order():
+    for seed in range(20):
+        chosen = np.asarray(window(201, 8, jax.random.key(seed)))
+        assert len(set(np.diff(chosen))) == 1
+        assert 1 <= np.diff(chosen)[0] <= 4
+        assert chosen.min() >= 0
+        assert chosen.max() <= 200
+    np.testing.assert_array_equal(window(5, 8, jax.random.key(0)), np.arange(5))
 
 
-def test_individuals_are_drawn_by_weight():
-    x = np.arange(4.0)[:, None]
-    data = sf.Snapshots.from_arrays([x, x[:2]], [0.0, 1.0], weights=[[0, 1, 3, 0], [1, 1]])
+def test_individuals_are_different_ones_with_their_weights():
+    x = np.arange(6.0)[:, None]
+    data = sf.Snapshots.from_arrays([x, x[:2]], [0.0, 1.0], weights=[[0, 1, 3, 0, 2, 2], [1, 1]])
     seen = Observations.of(data)
-    drawn = seen.individuals(jnp.arange(2), 4000, jax.random.key(0))
-    back = np.round(np.asarray(data.units.space_out(drawn))[..., 0]).astype(int)
-    np.testing.assert_allclose(
-        np.bincount(back[0], minlength=4) / 4000, [0, 0.25, 0.75, 0], atol=0.03
-    )
-    np.testing.assert_allclose(np.bincount(back[1]) / 4000, [0.5, 0.5], atol=0.03)
+    points, weights = seen.individuals(jnp.arange(2), 4, jax.random.key(0))
+    back = np.round(np.asarray(data.units.space_out(points))[..., 0]).astype(int)
+    assert len(set(back[0])) == 4
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-6)
+    raw = np.array([0, 1, 3, 0, 2, 2])[back[0]]
+    np.testing.assert_allclose(weights[0], raw / raw.sum(), rtol=1e-6)
+    np.testing.assert_allclose(np.sort(weights[1])[-2:], [0.5, 0.5], rtol=1e-6)
+    assert set(back[1][np.asarray(weights[1]) > 0]) == {0, 1}
 
 
-@pytest.mark.parametrize("bad", [{"weight": 0.0}, {"steps": 0}, {"individuals": 1}, {"rate": -1}])
+@pytest.mark.parametrize("bad", [{"weight": 0.0}, {"steps": -1}, {"individuals": 1}, {"rate": -1}])
 def test_bad_settings_are_named(bad):
     with pytest.raises((ValueError, TypeError), match=next(iter(bad))):
         sf.Consistency(**bad)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from stitchflow._energy import Energy
-from stitchflow._kde import KDE, Field
+from stitchflow._kde import KDE, Field, silverman
 from stitchflow._observations import Observations
 from stitchflow._optimise import Optimiser
+from stitchflow._pair_terms import distances
 from stitchflow._terms import Cloud, InternalEnergy
 from stitchflow._types import Scalar, check_count, check_number
 
@@ -25,63 +25,79 @@ from stitchflow._types import Scalar, check_count, check_number
 class Consistency(eqx.Module):
     """How far carried clouds are from seen ones, on random individuals of a few times.
 
-    `weight` is its share of the objective, over `steps` steps of `rate`; `individuals` of each of
-    at most `times` snapshots are carried by `moves` steps of Heun's rule a gap.
+    `weight` is its share of the objective, over `steps` steps (0 for none, None leaves the number
+    to the method) that rise to `rate`. `individuals` of each of at most `times` neighbouring
+    snapshots are carried by `moves` steps of Heun's rule a gap.
     """
 
-    weight: float = eqx.field(static=True, default=10.0)
-    steps: int = eqx.field(static=True, default=600)
-    rate: float = eqx.field(static=True, default=2e-3)
+    weight: float = eqx.field(static=True, default=30.0)
+    steps: int | None = eqx.field(static=True, default=None)
+    rate: float = eqx.field(static=True, default=3e-3)
     individuals: int = eqx.field(static=True, default=128)
-    moves: int = eqx.field(static=True, default=4)
+    moves: int = eqx.field(static=True, default=3)
     times: int = eqx.field(static=True, default=8)
 
     def __check_init__(self) -> None:
         check_number(self.weight, "weight", 0.0, open_low=True)
         check_number(self.rate, "rate", 0.0, open_low=True)
-        check_count(self.steps, "steps")
+        if self.steps is not None:
+            check_count(self.steps, "steps", 0)
         check_count(self.individuals, "individuals", 2)
         check_count(self.moves, "moves")
         check_count(self.times, "times", 2)
 
     @property
     def optimiser(self) -> Optimiser:
-        return Optimiser(steps=self.steps, learning_rate=self.rate)
+        return Optimiser(steps=self.steps, learning_rate=self.rate, warmup=0.1)
 
     def __call__(self, energy: Energy, data: Observations, key: Array) -> Scalar:
         choose, draw, noise = jax.random.split(key, 3)
-        chosen = sorted_some(len(data), self.times, choose)
-        times, seen = data.times[chosen], data.individuals(chosen, self.individuals, draw)
+        chosen = window(len(data), self.times, choose)
+        times = data.times[chosen]
+        seen, weights = data.individuals(chosen, self.individuals, draw)
 
         def gap(rolled: Array, entry: tuple) -> tuple[Array, Scalar]:
-            t0, t1, here, there, gap_key = entry
-            ends = carry(energy, jnp.stack([rolled, here]), t0, t1, self.moves, gap_key)
-            return ends[0], jax.vmap(energy_distance, (0, None))(ends, there).sum()
+            t0, t1, (here, there), (w, target), gap_key = entry
+            clouds, shares = jnp.stack([rolled, here]), jnp.stack([weights[0], w])
+            ends = carry(energy, clouds, shares, t0, t1, self.moves, gap_key)
+            apart = jax.vmap(energy_distance, (0, 0, None, None))(ends, shares, there, target)
+            return ends[0], apart.sum()
 
         keys = jax.random.split(noise, times.shape[0] - 1)
-        entries = (times[:-1], times[1:], seen[:-1], seen[1:], keys)
+        pairs = lambda a: (a[:-1], a[1:])
+        entries = (*pairs(times), pairs(seen), pairs(weights), keys)
         return jax.lax.scan(gap, seen[0], entries)[1].sum()
 
 
-def sorted_some(total: int, most: int, key: Array) -> Array:
-    """All of `total` numbers in order, or one random one from each of `most` stretches."""
+def window(total: int, most: int, key: Array) -> Int[Array, " s"]:
+    """All of `total` snapshots, or `most` neighbours, some left out between where there are many.
+
+    Gaps stay short, so that a few moves carry a cloud over each.
+    """
     if total <= most:
         return jnp.arange(total)
-    edges = np.linspace(0, total, most + 1).round().astype(np.int32)
-    return jax.random.randint(key, (most,), jnp.asarray(edges[:-1]), jnp.asarray(edges[1:]))
+    pick_stride, pick_start = jax.random.split(key)
+    stride = jax.random.randint(pick_stride, (), 1, max(1, min(total // 50, total // most)) + 1)
+    start = jax.random.randint(pick_start, (), 0, total - stride * (most - 1))
+    return start + stride * jnp.arange(most)
 
 
 def carry(
-    energy: Energy, x: Float[Array, "s n d"], t0: Scalar, t1: Scalar, moves: int, key: Array
+    energy: Energy,
+    x: Float[Array, "s n d"],
+    weights: Float[Array, "s n"],
+    t0: Scalar,
+    t1: Scalar,
+    moves: int,
+    key: Array,
 ) -> Float[Array, "s n d"]:
     """Several clouds moved from t0 to t1 by the SDE, each seeing only itself; differentiable."""
     step = (t1 - t0) / moves
-    weights = jnp.full(x.shape[:2], 1.0 / x.shape[1], x.dtype)
     spread = jnp.sqrt(2.0 * energy.diffusion * step)
 
     def drift(y: Array, t: Scalar) -> Array:
         if energy.only(InternalEnergy):
-            field = jax.vmap(lambda c: KDE.uniform(c).field(c))(y)
+            field = jax.vmap(lambda c, w: KDE(c, silverman(c, w), jnp.log(w)).field(c))(y, weights)
         else:
             field = Field(y[..., 0], y, None)
         return energy.drift(y, jnp.broadcast_to(t, y.shape[:1]), Cloud(y, weights), field)
@@ -96,13 +112,12 @@ def carry(
     return jax.lax.scan(move, x, jnp.arange(moves))[0]
 
 
-def energy_distance(x: Float[Array, "n d"], y: Float[Array, "m d"]) -> Scalar:
-    r"""$2E|X-Y| - E|X-X'| - E|Y-Y'|$, unbiased: pairs of a point with itself are left out."""
+def energy_distance(
+    x: Float[Array, "n d"], a: Float[Array, " n"], y: Float[Array, "m d"], b: Float[Array, " m"]
+) -> Scalar:
+    r"""$2E|X-Y| - E|X-X'| - E|Y-Y'|$ of weighted clouds (weights sum to one).
 
-    def mean(a: Array, b: Array, pairs: int) -> Scalar:
-        squares = (a**2).sum(1)[:, None] + (b**2).sum(1)[None, :] - 2.0 * a @ b.T
-        return jnp.sqrt(jnp.maximum(squares, 0.0) + 1e-8).sum() / pairs
-
-    n, m = x.shape[0], y.shape[0]
-    same = lambda a, k: mean(a, a, k * (k - 1))
-    return 2.0 * mean(x, y, n * m) - same(x, n) - same(y, m)
+    Unbiased: pairs of a point with itself are left out.
+    """
+    within = lambda z, w: w @ distances(z, z) @ w / jnp.maximum(1.0 - (w**2).sum(), 1e-6)
+    return 2.0 * a @ distances(x, y) @ b - within(x, a) - within(y, b)

@@ -19,6 +19,7 @@ class Observations(eqx.Module):
     weights: Float[Array, "t n"]
     counts: Int[Array, " t"]
     times: Float[Array, " t"]
+    order: Int[Array, "t n"]  # a random order of each time's individuals
     units: Units = eqx.field(static=True)
 
     @staticmethod
@@ -26,15 +27,18 @@ class Observations(eqx.Module):
         largest = int(data.counts.max())
         points = np.zeros((len(data), largest, data.dim))
         weights = np.zeros((len(data), largest))
+        order, rng = np.zeros((len(data), largest), np.int32), np.random.default_rng(0)
         for k, cloud in enumerate(data.clouds):
             points[k, : len(cloud)] = cloud
             points[k, len(cloud) :] = cloud[0]
             weights[k, : len(cloud)] = data.cloud_weights(k)
+            order[k, : len(cloud)] = rng.permutation(len(cloud))
         return Observations(
             data.units.space_in(points),
             jnp.asarray(weights, float),
             jnp.asarray(data.counts),
             jnp.asarray(data.units.time_in(data.times), float),
+            jnp.asarray(order),
             data.units,
         )
 
@@ -64,10 +68,20 @@ class Observations(eqx.Module):
     def __len__(self) -> int:
         return self.times.shape[0]
 
-    def individuals(self, chosen: Int[Array, " s"], n: int, key: Array) -> Float[Array, "s n d"]:
-        """n individuals of each chosen time, drawn by their weights."""
-        passed = jnp.cumsum(self.weights[chosen], axis=1)
-        u = jax.random.uniform(key, (chosen.shape[0], n)) * passed[:, -1:]
-        rows = jax.vmap(lambda c, v: jnp.searchsorted(c, v, side="right"))(passed, u)
-        rows = jnp.minimum(rows, self.counts[chosen][:, None] - 1)
-        return jnp.take_along_axis(self.points[chosen], rows[:, :, None], axis=1)
+    def individuals(
+        self, chosen: Int[Array, " s"], n: int, key: Array
+    ) -> tuple[Float[Array, "s n d"], Float[Array, "s n"]]:
+        """n different individuals of each chosen time, and their weights, which sum to one.
+
+        Times with fewer repeat some without weight.
+        """
+        n = min(n, self.weights.shape[1])
+        counts = self.counts[chosen][:, None]
+        first = jax.random.randint(key, counts.shape, 0, counts)
+        rows = jnp.take_along_axis(self.order[chosen], (first + jnp.arange(n)) % counts, axis=1)
+        points = jnp.take_along_axis(self.points[chosen], rows[:, :, None], axis=1)
+        weights = jnp.take_along_axis(self.weights[chosen], rows, axis=1)
+        weights = jnp.where(jnp.arange(n) < counts, weights, 0.0)
+        total = weights.sum(axis=1, keepdims=True)
+        even = (jnp.arange(n) < counts) / jnp.minimum(n, counts)  # all drawn may weigh nothing
+        return points, jnp.where(total > 0.0, weights / jnp.maximum(total, 1e-30), even)

@@ -28,8 +28,9 @@ class Optimiser:
     """Adam with a cosine-decayed rate and clipped gradients.
 
     `steps=None` leaves the number to the method. `patience` stops a fit whose loss has not
-    improved over that many hundredths of it. `transform` replaces Adam by any optax rule that takes
-    a schedule.
+    improved over that many hundredths of it. The rate rises over the first `warmup` share of the
+    steps, which spares a model that is good already. `transform` replaces Adam by any optax rule
+    that takes a schedule.
     """
 
     steps: int | None = None
@@ -37,6 +38,7 @@ class Optimiser:
     final: float = 0.05
     clip: float = 10.0
     patience: int | None = None
+    warmup: float = 0.0
     transform: Callable[[Any], optax.GradientTransformation] = field(default=optax.adam, repr=False)
 
     def __post_init__(self) -> None:
@@ -45,6 +47,7 @@ class Optimiser:
         check_number(self.learning_rate, "learning_rate", 0.0, open_low=True)
         check_number(self.final, "final", 0.0, 1.0)
         check_number(self.clip, "clip", 0.0, open_low=True)
+        check_number(self.warmup, "warmup", 0.0, 1.0)
         if self.patience is not None:
             check_count(self.patience, "patience")
         if not callable(self.transform):
@@ -52,6 +55,12 @@ class Optimiser:
 
     def rule(self, steps: int) -> optax.GradientTransformation:
         schedule = optax.cosine_decay_schedule(self.learning_rate, steps, self.final)
+        if self.warmup > 0.0:
+            end = self.final * self.learning_rate
+            rise = max(1, round(self.warmup * steps))
+            schedule = optax.warmup_cosine_decay_schedule(
+                0.0, self.learning_rate, rise, max(steps, rise + 1), end
+            )
         return optax.chain(optax.clip_by_global_norm(self.clip), self.transform(schedule))
 
 

@@ -38,11 +38,12 @@ from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
 from stitchflow._units import Units
 
 HIDDEN = (128, 128)
-STEPS = 3000
+STEPS = 2500
+REFINING = 700  # steps in which the energy alone is made consistent
 
 # The narrowest kernel, as a share of the one that predicts left-out individuals best: narrower
 # ones describe the sample, make its score pure noise, and with it drive beta to zero.
-NARROWEST = 0.5
+NARROWEST = 0.25
 
 # The residual weighs as much as this many individuals a snapshot: the data term is a mean, and
 # its say grows with the number of individuals behind it.
@@ -51,7 +52,7 @@ WORTH = 700
 # Up to this many times the weight stays as it is; beyond, it grows with their number's root.
 FEW_TIMES = 6
 
-# Without diffusion a particle is an individual's path, and as many as this are followed.
+# As many particles as this at most; without diffusion each is an individual's path.
 MOST_PATHS = 1000
 
 
@@ -105,12 +106,12 @@ class Stitching(Method):
     def resolved(self, data: Snapshots) -> Stitching:
         """These settings with every None replaced by what suits the data."""
         n, motion = float(np.mean(data.counts)), data.motion
-        steps, batch, alpha = STEPS, 2048, 1.0
+        steps, batch, alpha, draws, refining = STEPS, 1024, 1.0, 100, REFINING
         fewest = 100 if self.energy.only(Interaction) else 50  # pairs need a faithful cloud
-        most, stations = round(min(200, max(n / 5, min(n, fewest)))), 8
+        most, stations = round(min(MOST_PATHS, max(n / 5, min(n, fewest)))), 8
         if not self.energy.needs_density:
             # Particles are characteristics: exact at the centres, where no kernel blurs them.
-            steps, batch, alpha = STEPS // 2, 512, 0.0
+            steps, batch, alpha, draws, refining = 1500, 512, 0.0, None, 0
             most = round(min(n, MOST_PATHS))
             stations = max(2, min(8, 2048 // most))
         choose = lambda given, default: default if given is None else given
@@ -125,9 +126,14 @@ class Stitching(Method):
             weight=choose(residual.weight, weight),
             stations=choose(residual.stations, stations),
             ridge=choose(residual.ridge, motion.noise),
+            draws=choose(residual.draws, draws),
         )
+        consistency = self.consistency
+        if consistency is not None:
+            consistency = replace(consistency, steps=choose(consistency.steps, refining))
         return replace(
             self,
+            consistency=consistency,
             particles=choose(self.particles, most),
             nodes=choose(self.nodes, max(25, min(50, 5 * len(data)))),
             batch=choose(self.batch, batch),
@@ -152,9 +158,15 @@ class Stitching(Method):
         return (
             f"{method.name}: {method.energy!r}; {method.particles} particles, {method.nodes} "
             f"nodes, residual weight {method.residual.weight:.2g}, ridge "
-            f"{method.residual.ridge:.2g}, {method.optimiser.steps} steps, "
+            f"{method.residual.ridge:.2g}, {method.optimiser.steps} steps"
+            f"{method._refining}, "
             f"about {self.memory(data) / 2**20:.0f} MiB"
         )
+
+    @property
+    def _refining(self) -> str:
+        steps = 0 if self.consistency is None else self.consistency.steps
+        return f" and {steps} for the energy alone" if steps else ""
 
     def fit(
         self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Checkpoint | None = None
@@ -208,7 +220,7 @@ class Stitching(Method):
 
         `together`: arrays of the model and keys have a leading axis of members.
         """
-        own = Observations(None, 0, None, None, seen.units) if together else None  # pyright: ignore
+        own = Observations(None, 0, None, None, None, seen.units) if together else None  # pyright: ignore
         # Bound methods compare by identity; this compares by settings, so that fits share programs.
         first = minimise(
             jax.tree_util.Partial(Stitching.loss, self),
@@ -223,7 +235,7 @@ class Stitching(Method):
             pace=lambda ones: _slowed(ones, self.pace(data)),
             shared=own,
         )
-        if self.consistency is None or not first.status.ok:
+        if self.consistency is None or not self.consistency.steps or not first.status.ok:
             return first
         curve, energy = first.model
         second = minimise(
