@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-full lint docs bench paper paper-quick paper-draw clean
+.PHONY: demo test test-full lint docs bench paper paper-quick paper-draw coverage clean
 
 .venv/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -34,6 +34,9 @@ test-full: test
 
 bench: .venv/test.done
 	$(BIN)/python benchmarks/step.py
+
+coverage: .venv/test.done
+	$(BIN)/python benchmarks/coverage.py
 
 paper: .venv/test.done
 	$(BIN)/python benchmarks/paper.py

@@ -35,6 +35,12 @@ def test_members_differ_and_all_answer(ensemble, data):
     assert set(ensemble.spread()) == {"V", "force", "velocity"}
 
 
+def test_a_diagnosis_tells_the_spread(ensemble):
+    found = sf.diagnose(ensemble)
+    assert found.spread == ensemble.spread()
+    assert "between members" in found.sentences[1]
+
+
 def test_the_band_is_around_the_moving_mean(ensemble):
     band = ensemble.band(TIMES, n=300)
     assert band.mean.shape == (3, 2)

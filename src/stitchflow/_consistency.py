@@ -30,11 +30,11 @@ class Consistency(eqx.Module):
     snapshots are carried by `moves` steps of Heun's rule a gap.
     """
 
-    weight: float = eqx.field(static=True, default=30.0)
+    weight: float = eqx.field(static=True, default=10.0)
     steps: int | None = eqx.field(static=True, default=None)
-    rate: float = eqx.field(static=True, default=3e-3)
+    rate: float = eqx.field(static=True, default=2e-3)
     individuals: int = eqx.field(static=True, default=128)
-    moves: int = eqx.field(static=True, default=3)
+    moves: int = eqx.field(static=True, default=4)
     times: int = eqx.field(static=True, default=8)
 
     def __check_init__(self) -> None:

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._curve import Curve
 from stitchflow._energy import Energy
+from stitchflow._ensemble import Ensemble
 from stitchflow._flow import StitchedFlow
 from stitchflow._kde import Field
 from stitchflow._method import Fit
@@ -122,12 +123,16 @@ class Draws(NamedTuple):
     mass: Float[Array, "i n"]  # duration times weight
 
 
-def diagnose(fit: Fit, data: Snapshots | None = None, *, key: KeyLike = 0) -> Diagnosis:
+def diagnose(fit: Fit | Ensemble, data: Snapshots | None = None, *, key: KeyLike = 0) -> Diagnosis:
     """Whether the fitted population is driven by an energy, as numbers and as two sentences.
 
     `data` (the fit's own by default) is only asked for its counts. A time-varying potential
-    explains any smooth curve, so it is replaced here by the best static one.
+    explains any smooth curve, so it is replaced here by the best static one. Of an ensemble the
+    first member is looked at, and the spread over all is told.
     """
+    spread: dict[str, float] = {}
+    if isinstance(fit, Ensemble):
+        fit, spread = fit.members[0], fit.spread()
     flow = fit.flow
     if not isinstance(flow, StitchedFlow) or fit.energy is None:
         raise NotAvailable(fit.method.name, "diagnose", "it has no curve with an energy")
@@ -158,7 +163,7 @@ def diagnose(fit: Fit, data: Snapshots | None = None, *, key: KeyLike = 0) -> Di
         profile=tuple(profile),
         beta=energy.beta,
         beta_interval=(min(good), max(good)) if good else None,
-        spread={},
+        spread=spread,
         masses=counts,
         time_varying=varying,
     )

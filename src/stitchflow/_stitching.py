@@ -39,15 +39,15 @@ from stitchflow._units import Units
 
 HIDDEN = (128, 128)
 STEPS = 2500
-REFINING = 700  # steps in which the energy alone is made consistent
+REFINING = 600  # steps in which the energy alone is made consistent
 
 # The narrowest kernel, as a share of the one that predicts left-out individuals best: narrower
 # ones describe the sample, make its score pure noise, and with it drive beta to zero.
 NARROWEST = 0.25
 
 # The residual weighs as much as this many individuals a snapshot: the data term is a mean, and
-# its say grows with the number of individuals behind it.
-WORTH = 700
+# its say grows with the number of individuals behind it. Paths without diffusion are stiffer.
+WORTH, PATHS_WORTH = 400, 700
 
 # Up to this many times the weight stays as it is; beyond, it grows with their number's root.
 FEW_TIMES = 6
@@ -118,7 +118,8 @@ class Stitching(Method):
         residual = self.residual
         # The residual is judged against the motion there is: slow data needs a stricter one.
         # And the data term is a sum over times, so that many of them need a stricter one too.
-        weight = float(np.clip(WORTH / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES) ** 0.5
+        worth = WORTH if self.energy.needs_density else PATHS_WORTH
+        weight = float(np.clip(worth / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES) ** 0.5
         weight /= min(1.0, motion.distance**2)
         residual = replace(
             residual,
