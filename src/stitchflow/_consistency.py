@@ -35,7 +35,7 @@ class Consistency(eqx.Module):
     rate: float = eqx.field(static=True, default=2e-3)
     individuals: int = eqx.field(static=True, default=128)
     moves: int = eqx.field(static=True, default=4)
-    times: int = eqx.field(static=True, default=8)
+    times: int = eqx.field(static=True, default=5)
 
     def __check_init__(self) -> None:
         check_number(self.weight, "weight", 0.0, open_low=True)
