@@ -50,8 +50,8 @@ class Diagnosis:
     best one where the fitted one varies in time). `dissipation`: the energy's loss along the curve
     over what a gradient flow would lose (1 for a gradient flow). `non_gradient`: share of the
     residual on stretches of time left out that a divergence-free field removes beside a potential,
-    with its 90 % interval; a residual below 5 % of the motion counts as 5 %. `profile`: (beta, share
-    explained on stretches left out) with V refitted to each beta; `beta_interval` the betas that
+    with its 90 % interval (a residual below 5 % of the motion counts as 5 %). `profile`: (beta, the
+    share explained on those) with V refitted to each beta; `beta_interval` the betas that
     explain nearly as much as the best. `spread`: relative spread of V, force and velocity over the
     members of an ensemble. `masses`: counts relative to the first time.
     """

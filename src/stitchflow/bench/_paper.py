@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -41,40 +41,48 @@ def paper_runs(quick: bool = False) -> Iterator[Run]:
             recorded = task.family in ("eb", "eb-gaps", "cis")
             pairs = itertools.product(TRIVIAL, range(1) if recorded else seeds)
             trivial += [Run(task.name, method, seed) for method, seed in pairs]
-    ours.sort(key=lambda run: run.task.startswith(("cis", "chiral")))  # the dearest last
     return iter([*ours, *trivial, *euler])
+
+
+def on_same_data(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs that share their data, which may be dear to simulate, side by side."""
+    groups: dict[tuple[str, int, bool], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.task, run.seed, run.euler), []).append(run)
+    return list(groups.values())
 
 
 def paper(folder: Path, *, quick: bool = False, workers: int | None = None) -> list[str]:
     """Carry out what is missing in `folder` and return what failed, one line each."""
     folder.mkdir(parents=True, exist_ok=True)
-    runs = list(paper_runs(quick))
-    workers = workers or max(1, min(len(runs), os.cpu_count() or 1))
+    groups = on_same_data(paper_runs(quick))
+    workers = workers or max(1, min(len(groups), os.cpu_count() or 1))
     failures: list[str] = []
     # A fresh interpreter per worker: JAX does not survive a fork. One core each, since many small
     # fits side by side do more than one fit on all cores.
     context = multiprocessing.get_context("spawn")
     turn = context.Value("i", 0)
     with ProcessPoolExecutor(workers, context, _settle, (turn,)) as pool:
-        jobs = {pool.submit(_one, run, folder): run for run in runs}
-        bar = tqdm(as_completed(jobs), total=len(jobs), desc="paper", unit="run")
+        jobs = {pool.submit(_all, group, folder): group for group in groups}
+        bar = tqdm(total=sum(map(len, groups)), desc="paper", unit="run")
         try:
-            for job in bar:
-                words = _outcome(job, jobs[job])
-                if words.startswith("failed"):
-                    failures.append(f"{jobs[job]}: {words}")
-                bar.write(f"{time.strftime('%H:%M:%S')}  {jobs[job]}: {words}")
+            for job in as_completed(jobs):
+                for run, words in zip(jobs[job], _outcome(job, jobs[job]), strict=True):
+                    if words.startswith("failed"):
+                        failures.append(f"{run}: {words}")
+                    bar.write(f"{time.strftime('%H:%M:%S')}  {run}: {words}")
+                    bar.update()
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return failures
 
 
-def _outcome(job: Any, run: Run) -> str:
+def _outcome(job: Any, group: list[Run]) -> list[str]:
     try:
         return job.result()
-    except Exception as error:  # one failed run must not lose the others
-        return f"failed: {type(error).__name__}: {error}"
+    except Exception as error:  # a worker that died must not lose the others
+        return [f"failed: {type(error).__name__}: {error}"] * len(group)
 
 
 def _settle(turn: Any) -> None:
@@ -95,7 +103,18 @@ def _leave_with(parent: int) -> None:
     os._exit(1)
 
 
+def _all(group: list[Run], folder: Path) -> list[str]:
+    return [_one(run, folder) for run in group]
+
+
 def _one(run: Run, folder: Path) -> str:
+    try:
+        return _carry_out(run, folder)
+    except Exception as error:  # one failed run must not lose the others
+        return f"failed: {type(error).__name__}: {error}"
+
+
+def _carry_out(run: Run, folder: Path) -> str:
     prepared = run.prepare()
     lines = folder / LINES
     if is_done(prepared.identity, read_lines(lines)):

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,16 @@ class Run:
             raise ValueError(f"--method must be one of {', '.join(METHODS)}; got {self.method!r}")
         task = TASKS[self.task]
         start = time.perf_counter()
-        problem = task.problem(self.seed, self.euler)
+        problem = _problem(self.task, self.seed, self.euler)
         method = task.suit(METHODS[self.method](), problem.train, self.euler)
         if isinstance(method, Stitching):
             method = method.resolved(problem.train)
         return Prepared(self, task, problem, method, time.perf_counter() - start)
+
+
+@lru_cache(maxsize=1)  # runs on the same data follow each other
+def _problem(task: str, seed: int, euler: bool) -> Problem:
+    return TASKS[task].problem(seed, euler)
 
 
 @dataclass(frozen=True)
