@@ -25,13 +25,13 @@ from stitchflow._types import Scalar, check_count, check_number
 class Consistency(eqx.Module):
     """How far carried clouds are from seen ones, on random individuals of a few times.
 
-    `weight` is its share of the objective, over `steps` steps (0 for none, None leaves the number
-    to the method) that rise to `rate`. `individuals` of each of at most `times` neighbouring
-    snapshots are carried by `moves` steps of Heun's rule a gap.
+    `weight` is its share of the objective, over `steps` steps whose rate rises to `rate`.
+    `individuals` of each of at most `times` neighbouring snapshots are carried by `moves` steps of
+    Heun's rule a gap.
     """
 
     weight: float = eqx.field(static=True, default=10.0)
-    steps: int | None = eqx.field(static=True, default=None)
+    steps: int = eqx.field(static=True, default=600)
     rate: float = eqx.field(static=True, default=2e-3)
     individuals: int = eqx.field(static=True, default=128)
     moves: int = eqx.field(static=True, default=4)
@@ -40,8 +40,7 @@ class Consistency(eqx.Module):
     def __check_init__(self) -> None:
         check_number(self.weight, "weight", 0.0, open_low=True)
         check_number(self.rate, "rate", 0.0, open_low=True)
-        if self.steps is not None:
-            check_count(self.steps, "steps", 0)
+        check_count(self.steps, "steps")
         check_count(self.individuals, "individuals", 2)
         check_count(self.moves, "moves")
         check_count(self.times, "times", 2)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import ot
 from scipy.optimize import linear_sum_assignment
+from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 # An exact assignment of this many points takes about a second; above it, random blocks.
@@ -51,6 +52,17 @@ def chain(
     for cloud, weight in zip(clouds[1:], weights[1:], strict=True):
         points = cloud[draw(weight, n, rng)]
         paths.append(points[assignment(paths[-1], points, rng)])
+    return np.stack(paths)
+
+
+def nearest_chain(
+    clouds: list[np.ndarray], weights: list[np.ndarray], n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """n paths (time, n, dim) that go on to the nearest individual each time, shared or not."""
+    paths = [clouds[0][draw(weights[0], n, rng)]]
+    for cloud, weight in zip(clouds[1:], weights[1:], strict=True):
+        seen = cloud[weight > 0]
+        paths.append(seen[KDTree(seen).query(paths[-1])[1]])
     return np.stack(paths)
 
 

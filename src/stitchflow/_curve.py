@@ -101,7 +101,7 @@ class Curve(eqx.Module):
             return jnp.broadcast_to(start, x.shape[:2])
         rates = self.growth(x, jnp.broadcast_to(self.nodes[:, None], x.shape[:2]))
         gained = jnp.cumsum(0.5 * self.steps[:, None] * (rates[:-1] + rates[1:]), axis=0)
-        return start + jnp.concatenate([jnp.zeros_like(gained[:1]), gained])
+        return start[None, :] + jnp.concatenate([jnp.zeros_like(gained[:1]), gained])
 
     def cloud(self, centres: Float[Array, "s n d"], logits: Float[Array, "s n"]) -> Cloud:
         """Several marginals as empirical measures on other centres."""

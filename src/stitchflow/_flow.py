@@ -173,11 +173,11 @@ class StitchedFlow(Flow):
 
 
 def survivors(log_gain: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """As many rows as before, each repeated by its gain (systematic resampling)."""
+    """As many rows as before, each repeated by its gain (stratified resampling)."""
     n = len(log_gain)
     share = np.exp(log_gain - log_gain.max())
     passed = np.cumsum(share / share.sum())
-    return np.minimum(np.searchsorted(passed, (np.arange(n) + rng.uniform()) / n), n - 1)
+    return np.minimum(np.searchsorted(passed, (np.arange(n) + rng.uniform(size=n)) / n), n - 1)
 
 
 def simulate_in_units(

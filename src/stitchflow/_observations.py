@@ -76,12 +76,12 @@ class Observations(eqx.Module):
         Times with fewer repeat some without weight.
         """
         n = min(n, self.weights.shape[1])
-        counts = self.counts[chosen][:, None]
+        counts, places = self.counts[chosen][:, None], jnp.arange(n)[None, :]
         first = jax.random.randint(key, counts.shape, 0, counts)
-        rows = jnp.take_along_axis(self.order[chosen], (first + jnp.arange(n)) % counts, axis=1)
+        rows = jnp.take_along_axis(self.order[chosen], (first + places) % counts, axis=1)
         points = jnp.take_along_axis(self.points[chosen], rows[:, :, None], axis=1)
         weights = jnp.take_along_axis(self.weights[chosen], rows, axis=1)
-        weights = jnp.where(jnp.arange(n) < counts, weights, 0.0)
+        weights = jnp.where(places < counts, weights, 0.0)
         total = weights.sum(axis=1, keepdims=True)
-        even = (jnp.arange(n) < counts) / jnp.minimum(n, counts)  # all drawn may weigh nothing
+        even = (places < counts) / jnp.minimum(n, counts)  # all drawn may weigh nothing
         return points, jnp.where(total > 0.0, weights / jnp.maximum(total, 1e-30), even)

@@ -183,9 +183,9 @@ class VelocityResidual(eqx.Module):
         intervals = Intervals.of(curve) if intervals is None else intervals
         velocities = intervals.velocities
         s, n, d = velocities.shape
-        kick, choose = jax.random.split(key)
-        some, weights = jnp.arange(n), intervals.weights
+        some, weights, kick = jnp.arange(n), intervals.weights, key
         if self.draws is not None and self.draws < n:
+            kick, choose = jax.random.split(key)
             some = jax.random.permutation(choose, n)[: self.draws]
             weights = weights[:, some] * (n / self.draws)
         noise = jax.random.normal(kick, (s, len(some), d), velocities.dtype)

@@ -38,21 +38,20 @@ from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
 from stitchflow._units import Units
 
 HIDDEN = (128, 128)
-STEPS = 2500
-REFINING = 600  # steps in which the energy alone is made consistent
+STEPS = 3000
 
 # The narrowest kernel, as a share of the one that predicts left-out individuals best: narrower
 # ones describe the sample, make its score pure noise, and with it drive beta to zero.
-NARROWEST = 0.25
+NARROWEST = 0.5
 
 # The residual weighs as much as this many individuals a snapshot: the data term is a mean, and
-# its say grows with the number of individuals behind it. Paths without diffusion are stiffer.
-WORTH, PATHS_WORTH = 400, 700
+# its say grows with the number of individuals behind it.
+WORTH = 700
 
 # Up to this many times the weight stays as it is; beyond, it grows with their number's root.
 FEW_TIMES = 6
 
-# As many particles as this at most; without diffusion each is an individual's path.
+# Without diffusion a particle is an individual's path, and as many as this are followed.
 MOST_PATHS = 1000
 
 
@@ -69,7 +68,7 @@ class Stitching(Method):
     nodes: int | None = None
     residual: VelocityResidual = field(default_factory=VelocityResidual)
     divergence: Divergence = field(default_factory=KL)
-    consistency: Consistency | None = field(default_factory=Consistency)
+    consistency: Consistency | None = None
     growth: Growth | None = None
     optimiser: Optimiser = field(default_factory=Optimiser)
     batch: int | None = None
@@ -106,20 +105,20 @@ class Stitching(Method):
     def resolved(self, data: Snapshots) -> Stitching:
         """These settings with every None replaced by what suits the data."""
         n, motion = float(np.mean(data.counts)), data.motion
-        steps, batch, alpha, draws, refining = STEPS, 1024, 1.0, 100, REFINING
+        steps, batch, alpha = STEPS, 2048, 1.0
         fewest = 100 if self.energy.only(Interaction) else 50  # pairs need a faithful cloud
-        most, stations = round(min(MOST_PATHS, max(n / 5, min(n, fewest)))), 8
+        most, stations = round(min(200, max(n / 5, min(n, fewest)))), 8
         if not self.energy.needs_density:
             # Particles are characteristics: exact at the centres, where no kernel blurs them.
-            steps, batch, alpha, draws, refining = 1500, 512, 0.0, None, 0
+            steps, batch, alpha = STEPS // 2, 512, 0.0
             most = round(min(n, MOST_PATHS))
-            stations = max(2, min(8, 2048 // most))
+            pairs = 512 if self.energy.only(VectorKernel) else 2048  # a kernel looks at all pairs
+            stations = max(2, min(8, pairs // most))
         choose = lambda given, default: default if given is None else given
         residual = self.residual
         # The residual is judged against the motion there is: slow data needs a stricter one.
         # And the data term is a sum over times, so that many of them need a stricter one too.
-        worth = WORTH if self.energy.needs_density else PATHS_WORTH
-        weight = float(np.clip(worth / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES) ** 0.5
+        weight = float(np.clip(WORTH / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES) ** 0.5
         weight /= min(1.0, motion.distance**2)
         residual = replace(
             residual,
@@ -127,14 +126,9 @@ class Stitching(Method):
             weight=choose(residual.weight, weight),
             stations=choose(residual.stations, stations),
             ridge=choose(residual.ridge, motion.noise),
-            draws=choose(residual.draws, draws),
         )
-        consistency = self.consistency
-        if consistency is not None:
-            consistency = replace(consistency, steps=choose(consistency.steps, refining))
         return replace(
             self,
-            consistency=consistency,
             particles=choose(self.particles, most),
             nodes=choose(self.nodes, max(25, min(50, 5 * len(data)))),
             batch=choose(self.batch, batch),
@@ -166,8 +160,8 @@ class Stitching(Method):
 
     @property
     def _refining(self) -> str:
-        steps = 0 if self.consistency is None else self.consistency.steps
-        return f" and {steps} for the energy alone" if steps else ""
+        more = self.consistency
+        return "" if more is None else f" and {more.steps} for the energy alone"
 
     def fit(
         self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Checkpoint | None = None
@@ -236,7 +230,7 @@ class Stitching(Method):
             pace=lambda ones: _slowed(ones, self.pace(data)),
             shared=own,
         )
-        if self.consistency is None or not self.consistency.steps or not first.status.ok:
+        if self.consistency is None or not first.status.ok:
             return first
         curve, energy = first.model
         second = minimise(
@@ -289,11 +283,13 @@ class Stitching(Method):
             chain = data.paths[:, rng.permutation(data.counts[0])[:n]]
         else:
             weights = [data.cloud_weights(k) for k in range(len(data))]
-            chain = _coupling.chain(data.clouds, weights, n, rng)
+            # Where masses may change nobody has to cross over to balance them.
+            match = _coupling.chain if self.growth is None else _coupling.nearest_chain
+            chain = match(data.clouds, weights, n, rng)
         chain = np.asarray(units.space_in(chain), np.float64)
         # Silverman's width for the particles, averaged over the times.
         width = np.mean([np.asarray(silverman(cloud)) for cloud in chain], axis=0)
-        if n > data.counts.min():  # particles drawn twice would never part
+        if n > data.counts.min() or self.growth is not None:  # particles drawn twice never part
             chain = chain + 0.1 * width * rng.standard_normal(chain.shape)
         clouds = [np.asarray(units.space_in(cloud)) for cloud in data.clouds]
         least = NARROWEST * leave_one_out_bandwidth(clouds, rng)
