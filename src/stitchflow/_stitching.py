@@ -215,7 +215,10 @@ class Stitching(Method):
 
         `together`: arrays of the model and keys have a leading axis of members.
         """
-        own = Observations(None, 0, None, None, None, seen.units) if together else None  # pyright: ignore
+        own = None
+        if together:  # members differ in the weights of the individuals alone
+            nothing, absent = jax.tree.map(lambda _: None, seen), lambda leaf: leaf is None
+            own = eqx.tree_at(lambda o: o.weights, nothing, 0, is_leaf=absent)
         # Bound methods compare by identity; this compares by settings, so that fits share programs.
         first = minimise(
             jax.tree_util.Partial(Stitching.loss, self),
