@@ -5,9 +5,7 @@ import pytest
 
 import stitchflow as sf
 
-QUICK = sf.Stitching(
-    optimiser=sf.Optimiser(steps=200), particles=30, nodes=8, consistency=sf.Consistency(steps=30)
-)
+QUICK = sf.Stitching(optimiser=sf.Optimiser(steps=200), particles=30, nodes=8)
 TIMES = [0.0, 0.5, 1.0]
 
 
@@ -51,6 +49,7 @@ def test_the_band_is_around_the_moving_mean(ensemble):
     assert (wide.high - wide.low > band.high - band.low).all()
 
 
+@pytest.mark.full
 def test_a_seed_ensemble_sees_the_same_individuals(data):
     seeds = sf.fit_ensemble(data, QUICK, members=2, bootstrap=False, progress=False)
     first, second = (member.data.weights for member in seeds.members)

@@ -37,6 +37,7 @@ def test_growth_is_found_where_it_is(grown):
     assert "growth" in grown.history
 
 
+@pytest.mark.full
 def test_nobody_is_transported_across_the_gap(grown, data):
     """Without growth the balance can only come from particles that cross to the right."""
 
