@@ -363,11 +363,11 @@ def test_resuming_a_finished_run_changes_no_value(stitched, tmp_path):
 def test_a_stopped_run_goes_on_where_it_stopped(stitched, tmp_path, monkeypatch):
     looked, look = [], _optimise._look
 
-    def stopping(program, carry, *rest):
+    def stopping(program, shared, carry, *rest):
         looked.append(int(carry.step))
         if len(looked) == 4:
             raise KeyboardInterrupt
-        return look(program, carry, *rest)
+        return look(program, shared, carry, *rest)
 
     monkeypatch.setattr(_optimise, "_look", stopping)
     monkeypatch.setattr(_runs, "Checkpoint", lambda path: sf.Checkpoint(path, seconds=0.0))

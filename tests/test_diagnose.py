@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._diagnose import diagnose, dissipation, draw_from, fields_at
+from stitchflow._diagnose import diagnose, dissipation, draw_from
 from stitchflow._energy import Energy
 from stitchflow._flow import StitchedFlow
 from stitchflow._method import Fit
+from stitchflow._regression import fields_at
 
 
 def curve_of(path, nodes):
@@ -71,7 +72,6 @@ def test_fields_are_gradients_and_divergence_free(dim):
     x, step = rng.normal(size=(5, dim)), 1e-5
     shifted = [x + sign * step * e for e in np.eye(dim) for sign in (1, -1)]
     points = np.concatenate([x, *shifted])
-    spread = points.std(axis=0)
     gradients, rotations = fields_at(points, np.random.default_rng(1))
     for fields, kind in ((gradients, "gradient"), (rotations, "rotation")):
         parts = fields[5:].reshape(dim, 2, 5, dim, -1)
@@ -82,7 +82,6 @@ def test_fields_are_gradients_and_divergence_free(dim):
         else:
             skew = jacobian - jacobian.transpose(2, 1, 0, 3)
             assert np.abs(skew).max() < 1e-5 * np.abs(jacobian).max()
-    assert (spread > 0).all()
 
 
 def test_methods_without_an_energy_are_refused():

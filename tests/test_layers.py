@@ -15,6 +15,7 @@ LAYERS = [
         "_coupling",
         "_observations",
         "_growth",
+        "_regression",
         "metrics",
     },
     {"_terms", "_pair_terms", "_energy", "_curve"},

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from stitchflow._evaluate import evaluate
+from stitchflow._evaluate import as_text, evaluate
 from stitchflow._method import Method, check_data
 from stitchflow._methods import METHODS
 from stitchflow._snapshots import Snapshots
@@ -126,12 +126,7 @@ class CrossValidation(list[FoldScore]):
         return view
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=120)
-        with console.capture() as text:
-            console.print(self)
-        return text.get()
+        return as_text(self, 120)
 
     __repr__ = __str__
 

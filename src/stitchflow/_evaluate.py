@@ -54,14 +54,19 @@ class Scores(list[Row]):
         return table({"value": self})
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=100)
-        with console.capture() as text:
-            console.print(self)
-        return text.get()
+        return as_text(self, 100)
 
     __repr__ = __str__
+
+
+def as_text(view: Any, width: int) -> str:
+    """What rich would print of a view."""
+    from rich.console import Console
+
+    console = Console(width=width)
+    with console.capture() as text:
+        console.print(view)
+    return text.get()
 
 
 def table(columns: dict[str, Scores], title: str | None = None) -> Any:

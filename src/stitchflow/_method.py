@@ -44,7 +44,7 @@ class Fit:
         if self.energy is not None:
             lines.append(f"energy: {self.energy!r}, beta = {self.energy.beta:.4g}")
         if self.history:
-            last = {n: v[-1] for n, v in self.history.items() if n != "step"}
+            last = {n: v[-1] for n, v in self.history.items() if not n.startswith("step")}
             lines.append(", ".join(f"{name} {value:.4g}" for name, value in last.items()))
         if self.data is not None:
             lines.append(f"data: {self.data!r}")

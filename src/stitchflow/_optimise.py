@@ -179,7 +179,7 @@ def minimise(
     sums = {"loss": zero, **{name: jnp.zeros(p.shape, p.dtype) for name, p in parts.items()}}
     carry = first(params)._replace(sums={**sums, "gradient": zero})
     best, best_loss = params, zero + np.inf
-    program = (loss, static, optimiser, steps, shared)
+    program = (loss, static, optimiser, steps)
     ones = jax.tree.map(lambda p: jnp.ones((), p.dtype), params)
     paces = ones if pace is None else pace(ones)
     every = max(1, -(-steps // LOOKS))
@@ -199,7 +199,7 @@ def minimise(
             try:
                 end = jnp.asarray(until, jnp.int32)
                 carry, best, best_loss, means = _look(
-                    program, carry, best, best_loss, end, data, key, paces
+                    program, shared, carry, best, best_loss, end, data, key, paces
                 )
                 row = {name: float(part.mean()) for name, part in means.items()}
             except KeyboardInterrupt:
@@ -237,22 +237,12 @@ class _Carry(NamedTuple):
 
 
 @eqx.filter_jit
-def _look(
-    program: tuple,
-    carry: _Carry,
-    best: Any,
-    best_loss: Array,
-    until: Array,
-    data: Any,
-    key: Array,
-    paces: Any,
-) -> tuple[_Carry, Any, Array, dict[str, Array]]:
-    """Steps up to `until` without a word to the host; fits of one program share its compilation."""
-    loss, static, optimiser, steps, shared = program
-    steps_of = partial(_steps, (loss, static, optimiser, steps))
+def _look(program: tuple, shared: Any, *state: Any) -> tuple[_Carry, Any, Array, dict[str, Array]]:
+    """`_steps` of one model or several side by side; fits of one program share its compilation."""
+    steps = partial(_steps, program)
     if shared is not None:
-        steps_of = jax.vmap(steps_of, (0, 0, 0, None, shared, 0, None))
-    return steps_of(carry, best, best_loss, until, data, key, paces)
+        steps = jax.vmap(steps, (0, 0, 0, None, shared, 0, None))
+    return steps(*state)
 
 
 def _steps(
@@ -265,7 +255,7 @@ def _steps(
     key: Array,
     paces: Any,
 ) -> tuple[_Carry, Any, Array, dict[str, Array]]:
-    """The steps of one model."""
+    """Steps up to `until` without a word to the host."""
     loss, static, optimiser, steps = program
     rule = optimiser.rule(steps)
 

@@ -25,6 +25,12 @@ BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 Data = Annotated[Path, typer.Argument(help=".npz (x, t), .csv, .parquet or .h5ad", metavar="DATA")]
 Run = Annotated[Path, typer.Argument(help="a directory made by `stitchflow fit`", metavar="RUN")]
 Seed = Annotated[int, typer.Option(help="same seed, same result", min=0, max=2**32 - 1)]
+TimeKey = Annotated[str | None, typer.Option(help="column of the time", metavar="K")]
+Rep = Annotated[str | None, typer.Option(help=".h5ad: obsm key", metavar="R")]
+Features = Annotated[str | None, typer.Option(help="tables: columns", metavar="a,b")]
+WeightKey = Annotated[str | None, typer.Option(help="column of weights", metavar="W")]
+IdKey = Annotated[str | None, typer.Option(help="column of identities", metavar="I")]
+GroupKey = Annotated[str | None, typer.Option(help="column of groups", metavar="G")]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="append one JSON object per line", metavar="FILE")
 ]
@@ -51,12 +57,12 @@ def demo(
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="directory of the run", metavar="RUN")],
-    time_key: Annotated[str | None, typer.Option(help="column of the time", metavar="K")] = None,
-    rep: Annotated[str | None, typer.Option(help=".h5ad: obsm key", metavar="R")] = None,
-    columns: Annotated[str | None, typer.Option(help="tables: columns", metavar="a,b")] = None,
-    weight_key: Annotated[str | None, typer.Option(help="column of weights", metavar="W")] = None,
-    id_key: Annotated[str | None, typer.Option(help="column of identities", metavar="I")] = None,
-    group_key: Annotated[str | None, typer.Option(help="column of groups", metavar="G")] = None,
+    time_key: TimeKey = None,
+    rep: Rep = None,
+    columns: Features = None,
+    weight_key: WeightKey = None,
+    id_key: IdKey = None,
+    group_key: GroupKey = None,
     hold_out: Annotated[str | None, typer.Option(help="times kept from training")] = None,
     test_fraction: Annotated[float, typer.Option(help="individuals set aside")] = 0.2,
     method: Annotated[str, typer.Option(help="name of a method", metavar="M")] = "stitching",
@@ -195,12 +201,12 @@ def crossval(
         str, typer.Option(help="each, groups, or times: 1,3 in turn, 1+3 together")
     ] = "each",
     seeds: Annotated[str, typer.Option(help="one fit a seed", metavar="0,1")] = "0",
-    time_key: Annotated[str | None, typer.Option(help="column of the time", metavar="K")] = None,
-    rep: Annotated[str | None, typer.Option(help=".h5ad: obsm key", metavar="R")] = None,
-    columns: Annotated[str | None, typer.Option(help="tables: columns", metavar="a,b")] = None,
-    weight_key: Annotated[str | None, typer.Option(help="column of weights", metavar="W")] = None,
-    id_key: Annotated[str | None, typer.Option(help="column of identities", metavar="I")] = None,
-    group_key: Annotated[str | None, typer.Option(help="column of groups", metavar="G")] = None,
+    time_key: TimeKey = None,
+    rep: Rep = None,
+    columns: Features = None,
+    weight_key: WeightKey = None,
+    id_key: IdKey = None,
+    group_key: GroupKey = None,
     pca: Annotated[int | None, typer.Option(help="components, without what is left out")] = None,
     json: JsonFile = None,
     plot: Annotated[Path | None, typer.Option(help="a chart", metavar="FILE.png")] = None,
