@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.interpolate import CubicSpline
 
 from stitchflow._growth import GrowthRate
 from stitchflow._kde import KDE
@@ -18,14 +19,16 @@ class Curve(eqx.Module):
     r"""$\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, particles linear between nodes.
 
     Weights and bandwidth do not move in time, so the kernel-averaged velocity transports the
-    density exactly (Claim 1). Each of the three can be frozen; the bandwidth never falls below
-    `least_bandwidth`, which has its shape. With a `growth` rate the weights change along the paths.
+    density exactly (Claim 1). Each of the three can be frozen; the bandwidth stays between
+    `least_bandwidth` and `most_bandwidth`, which have its shape. With a `growth` rate the weights
+    change along the paths.
     """
 
     particles: Float[Array, "k n d"]
     log_weights: Float[Array, " n"]
     raw_bandwidth: Float[Array, ...]
     least_bandwidth: Float[Array, ...]
+    most_bandwidth: Float[Array, ...]
     times: tuple[float, ...] = eqx.field(static=True)
     learn_particles: bool = eqx.field(static=True)
     learn_weights: bool = eqx.field(static=True)
@@ -39,6 +42,7 @@ class Curve(eqx.Module):
         raw_bandwidth: Array,
         times: tuple[float, ...],
         least_bandwidth: Array | None = None,
+        most_bandwidth: Array | None = None,
         *,
         learn_particles: bool = True,
         learn_weights: bool = True,
@@ -47,7 +51,8 @@ class Curve(eqx.Module):
     ):
         self.particles, self.log_weights, self.raw_bandwidth = particles, log_weights, raw_bandwidth
         least = jnp.zeros_like(raw_bandwidth) if least_bandwidth is None else least_bandwidth
-        self.least_bandwidth, self.times = least, times
+        most = jnp.full_like(raw_bandwidth, jnp.inf) if most_bandwidth is None else most_bandwidth
+        self.least_bandwidth, self.most_bandwidth, self.times = least, most, times
         self.learn_particles, self.learn_weights = learn_particles, learn_weights
         self.learn_bandwidth, self.growth = learn_bandwidth, growth
 
@@ -87,9 +92,9 @@ class Curve(eqx.Module):
     @property
     def bandwidth(self) -> Float[Array, ...]:
         raw = self.raw_bandwidth
-        return jax.lax.stop_gradient(self.least_bandwidth) + jax.nn.softplus(
-            raw if self.learn_bandwidth else jax.lax.stop_gradient(raw)
-        )
+        least, most = jax.lax.stop_gradient((self.least_bandwidth, self.most_bandwidth))
+        width = least + jax.nn.softplus(raw if self.learn_bandwidth else jax.lax.stop_gradient(raw))
+        return width * (1.0 + (width / most) ** 4) ** -0.25  # bends below the bound, never stuck
 
     @property
     def node_logits(self) -> Float[Array, "k n"]:
@@ -170,8 +175,19 @@ def node_times(observed: np.ndarray, nodes: int, action: np.ndarray | None = Non
 def through_snapshots(
     chain: np.ndarray, observed: np.ndarray, nodes: np.ndarray
 ) -> Float[np.ndarray, "k n d"]:
-    """Straight lines through matched clouds `chain` (t, n, d), read off at the node times."""
+    """The least bent paths through matched clouds `chain` (t, n, d), read off at the node times.
+
+    Natural cubic splines, straight where there are two clouds. Between two clouds a path leaves
+    the straight line by at most half the line's length: jitter over a short gap must not be
+    flung across the next.
+    """
     right = np.clip(np.searchsorted(observed, nodes, side="right"), 1, len(observed) - 1)
     share = (nodes - observed[right - 1]) / (observed[right] - observed[right - 1])
     share = share[:, None, None]
-    return (1.0 - share) * chain[right - 1] + share * chain[right]
+    straight = (1.0 - share) * chain[right - 1] + share * chain[right]
+    bend = CubicSpline(observed, chain, axis=0, bc_type="natural")(nodes) - straight
+    bent = np.linalg.norm(bend, axis=2, keepdims=True)
+    allowed = 0.5 * np.linalg.norm(np.diff(chain, axis=0), axis=2, keepdims=True)
+    worst = np.stack([bent[right == k + 1].max(0, initial=0.0) for k in range(len(allowed))])
+    limit = np.minimum(1.0, allowed / np.maximum(worst, 1e-12))
+    return straight + limit[right - 1] * bend

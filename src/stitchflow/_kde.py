@@ -185,9 +185,14 @@ class KDE(eqx.Module):
         return in_blocks(block, x, self.centres.shape[0])
 
     def sample(self, n: int, key: Array) -> Float[Array, "m d"]:
-        """`n` independent draws."""
-        choose, noise = jax.random.split(key)
-        k = jax.random.categorical(choose, self.log_weights, shape=(n,))
+        """`n` draws, each with this density; together they visit the kernels evenly.
+
+        Systematic sampling: a kernel of weight w is chosen n w times, rounded up or down.
+        """
+        start, shuffle, noise = jax.random.split(key, 3)
+        places = (jnp.arange(n) + jax.random.uniform(start)) / n
+        k = jnp.searchsorted(jnp.cumsum(self.weights), places)
+        k = jax.random.permutation(shuffle, jnp.minimum(k, self.centres.shape[0] - 1))
         h = jnp.broadcast_to(jnp.sqrt(1.0 / self._precision), self.centres.shape)
         return self.centres[k] + h[k] * jax.random.normal(noise, (n, self.centres.shape[1]))
 

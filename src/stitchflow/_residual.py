@@ -108,10 +108,12 @@ class VelocityResidual(eqx.Module):
     leave-one-out scores. By Monte Carlo it is taken at one draw per particle from its kernel, with
     the kernel-averaged velocity: the estimator whose zero means that the energy transports the
     density. Each step looks at `stations` random intervals, stratified in time, which keeps the
-    estimate unbiased; `draws` is the number of particles drawn from at each. `kinetic` divides the
-    energy's gradient; `weight` is the residual's share of the objective, in the units of the scaled
-    data; `ridge` adds that share of the squared gradient, which shrinks forces that sampling noise
-    alone could explain. None leaves a choice to the data.
+    estimate unbiased; `draws` is the number of particles drawn from at each, out of kernels
+    `widening` times as wide, so that forces are known beyond the edge of the cloud, where unseen
+    individuals are (1: the integral as it stands). `kinetic` divides the energy's gradient;
+    `weight` is the residual's share of the objective, in the units of the scaled data; `ridge` adds
+    that share of the squared gradient, which shrinks forces that sampling noise alone could
+    explain. None leaves a choice to the data.
     """
 
     scheme: Scheme = eqx.field(default_factory=Midpoint)
@@ -121,6 +123,7 @@ class VelocityResidual(eqx.Module):
     stations: int | None = eqx.field(static=True, default=None)
     ridge: float | None = eqx.field(static=True, default=None)
     draws: int | None = eqx.field(static=True, default=None)
+    widening: float | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         if not isinstance(self.scheme, Scheme):
@@ -131,6 +134,8 @@ class VelocityResidual(eqx.Module):
             if getattr(self, name) is not None:
                 check_number(getattr(self, name), name, 0.0)
         check_number(self.kinetic, "kinetic", 0.0, open_low=True)
+        if self.widening is not None:
+            check_number(self.widening, "widening", 0.0, open_low=True)
         for name in ("stations", "draws"):
             if getattr(self, name) is not None:
                 check_count(getattr(self, name), name)
@@ -189,7 +194,8 @@ class VelocityResidual(eqx.Module):
             some = jax.random.permutation(choose, n)[: self.draws]
             weights = weights[:, some] * (n / self.draws)
         noise = jax.random.normal(kick, (s, len(some), d), velocities.dtype)
-        offset = jnp.broadcast_to(curve.bandwidth, (n, d))[some][None] * noise
+        widths = (self.widening or 1.0) * jnp.broadcast_to(curve.bandwidth, (n, d))
+        offset = widths[some][None] * noise
 
         def parts(place: float) -> tuple[Float[Array, "i n d"], Float[Array, "i n d"]]:
             times, centres, logits = intervals.at(place)

@@ -38,18 +38,25 @@ from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
 from stitchflow._units import Units
 
 HIDDEN = (128, 128)
-STEPS = 3000
+STEPS = 2000
 
 # The narrowest kernel, as a share of the one that predicts left-out individuals best: narrower
 # ones describe the sample, make its score pure noise, and with it drive beta to zero.
 NARROWEST = 0.5
 
+# The widest kernel, as a share of a snapshot's spread. In many dimensions likelihood asks for
+# kernels as wide as the cloud, and draws from them are nowhere near anybody.
+WIDEST = 0.35
+
 # The residual weighs as much as this many individuals a snapshot: the data term is a mean, and
 # its say grows with the number of individuals behind it.
-WORTH = 700
+WORTH = 400
 
 # Up to this many times the weight stays as it is; beyond, it grows with their number's root.
 FEW_TIMES = 6
+
+# Particles of a curve with diffusion. Draws, not particles, are what a step costs.
+MOST_PARTICLES = 500
 
 # Without diffusion a particle is an individual's path, and as many as this are followed.
 MOST_PATHS = 1000
@@ -105,12 +112,13 @@ class Stitching(Method):
     def resolved(self, data: Snapshots) -> Stitching:
         """These settings with every None replaced by what suits the data."""
         n, motion = float(np.mean(data.counts)), data.motion
-        steps, batch, alpha = STEPS, 2048, 1.0
-        fewest = 100 if self.energy.only(Interaction) else 50  # pairs need a faithful cloud
-        most, stations = round(min(200, max(n / 5, min(n, fewest)))), 8
+        steps, batch, alpha, draws = STEPS, 1024, 1.0, 100
+        most, stations = round(min(n, MOST_PARTICLES)), 8
+        # One potential for all times seldom fits the curve; then it answers for where it leads.
+        refined = self.energy.needs_density and not self.energy.time_varying
         if not self.energy.needs_density:
             # Particles are characteristics: exact at the centres, where no kernel blurs them.
-            steps, batch, alpha = STEPS // 2, 512, 0.0
+            steps, batch, alpha, draws = 1500, 512, 0.0, None
             most = round(min(n, MOST_PATHS))
             pairs = 512 if self.energy.only(VectorKernel) else 2048  # a kernel looks at all pairs
             stations = max(2, min(8, pairs // most))
@@ -126,6 +134,8 @@ class Stitching(Method):
             weight=choose(residual.weight, weight),
             stations=choose(residual.stations, stations),
             ridge=choose(residual.ridge, motion.noise),
+            draws=choose(residual.draws, draws),
+            widening=choose(residual.widening, 1.5),
         )
         return replace(
             self,
@@ -133,6 +143,7 @@ class Stitching(Method):
             nodes=choose(self.nodes, max(25, min(50, 5 * len(data)))),
             batch=choose(self.batch, batch),
             residual=residual,
+            consistency=choose(self.consistency, Consistency(steps=800 if refined else 0)),
             optimiser=replace(self.optimiser, steps=choose(self.optimiser.steps, steps)),
         )
 
@@ -161,7 +172,7 @@ class Stitching(Method):
     @property
     def _refining(self) -> str:
         more = self.consistency
-        return "" if more is None else f" and {more.steps} for the energy alone"
+        return f" and {more.steps} for the energy alone" if more and more.steps else ""
 
     def fit(
         self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Checkpoint | None = None
@@ -195,7 +206,7 @@ class Stitching(Method):
         ]
 
     def model(self, data: Snapshots, start_key: Array, energy_key: Array) -> tuple[Curve, Energy]:
-        """Where the fit starts: a curve along straight lines, an energy of the right size."""
+        """Where the fit starts: a curve along the least bent paths, an energy of the right size."""
         units = data.units
         curve = self.start(data, start_key)
         energy = self.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
@@ -233,7 +244,7 @@ class Stitching(Method):
             pace=lambda ones: _slowed(ones, self.pace(data)),
             shared=own,
         )
-        if self.consistency is None or not first.status.ok:
+        if not self.consistency or not self.consistency.steps or not first.status.ok:
             return first
         curve, energy = first.model
         second = minimise(
@@ -278,7 +289,7 @@ class Stitching(Method):
         return min(1.0, data.motion.distance / self.nodes)
 
     def start(self, data: Snapshots, key: KeyLike) -> Curve:
-        """Straight lines through individuals matched by optimal transport, or by id when paired."""
+        """Smooth paths through individuals matched by optimal transport, or by id when paired."""
         assert self.particles is not None, "settings are not resolved"
         assert self.nodes is not None, "settings are not resolved"
         units, rng, n = data.units, as_rng(key), self.particles
@@ -295,7 +306,10 @@ class Stitching(Method):
         if n > data.counts.min() or self.growth is not None:  # particles drawn twice never part
             chain = chain + 0.1 * width * rng.standard_normal(chain.shape)
         clouds = [np.asarray(units.space_in(cloud)) for cloud in data.clouds]
-        least = NARROWEST * leave_one_out_bandwidth(clouds, rng)
+        most = WIDEST * np.mean([cloud.std(axis=0) for cloud in clouds], axis=0)
+        most = np.maximum(most, 1e-3 * most.max())
+        least = np.minimum(NARROWEST * leave_one_out_bandwidth(clouds, rng), 0.5 * most)
+        width = np.minimum(width, most)
         observed = units.time_in(data.times)
         nodes = node_times(observed, self.nodes, data.actions)
         return Curve(
@@ -304,6 +318,7 @@ class Stitching(Method):
             raw_bandwidth=inverse_softplus(np.maximum(width - least, 0.1 * width)),
             times=tuple(nodes.tolist()),
             least_bandwidth=jnp.asarray(least, float),
+            most_bandwidth=jnp.asarray(most, float),
             learn_particles=self.learn_particles,
             learn_weights=self.learn_weights,
             learn_bandwidth=self.learn_bandwidth,
@@ -369,7 +384,9 @@ class Stitching(Method):
 
         keys = jax.random.split(noise, times.shape[0])
         fit = share * jax.vmap(divergence)(times, points, weights, keys).sum()
-        residual = self.residual(curve, energy, quadrature)
+        # Weights answer to the individuals alone: a residual would empty paths it cannot explain.
+        held = eqx.tree_at(lambda c: c.log_weights, curve, jax.lax.stop_gradient(curve.log_weights))
+        residual = self.residual(held, energy, quadrature)
         weight = self.residual.weight
         assert weight is not None, "settings are not resolved"
         parts = {"divergence": fit, "residual": residual}
