@@ -49,6 +49,22 @@ def test_nodes_fall_on_observations_where_they_fit():
     assert len(node_times(np.linspace(0, 1, 200), 50)) == 50
 
 
+def test_bandwidths_stay_between_their_bounds():
+    width = lambda raw: float(
+        Curve(
+            jnp.zeros((2, 1, 1)),
+            jnp.zeros(1),
+            jnp.asarray(raw),
+            (0.0, 1.0),
+            jnp.asarray(0.2),
+            jnp.asarray(0.5),
+        ).bandwidth
+    )
+    assert 0.19 < width(-20.0) < 0.2
+    assert 0.49 < width(50.0) <= 0.5
+    assert width(0.0) < width(0.5)
+
+
 def test_starts_go_through_the_snapshots():
     rng = np.random.default_rng(0)
     chain = rng.normal(size=(3, 5, 2))
@@ -57,6 +73,21 @@ def test_starts_go_through_the_snapshots():
     path = through_snapshots(chain, observed, nodes)
     for k, t in enumerate(observed):
         np.testing.assert_allclose(path[np.flatnonzero(nodes == t)[0]], chain[k], atol=1e-12)
+
+
+def test_starts_bend_like_smooth_paths_but_never_far():
+    observed = np.linspace(0.0, 1.0, 9)
+    turn = lambda t: np.stack([np.cos(3.0 * t), np.sin(3.0 * t)], axis=-1)[:, None, :]
+    nodes = np.linspace(0.0, 1.0, 65)
+    path = through_snapshots(turn(observed), observed, nodes)
+    chords = np.abs(turn(nodes) - through_snapshots(turn(observed[::8]), observed[::8], nodes))
+    assert np.abs(path - turn(nodes)).max() < 0.01 < chords.max()
+    # Two snapshots are joined by straight lines; jitter over a short gap is not flung far.
+    line = through_snapshots(turn(observed[:2]), observed[:2], observed[:1] + 0.0625)
+    np.testing.assert_allclose(line[0], turn(observed[:2]).mean(axis=0), atol=1e-12)
+    jitter = np.array([0.0, 0.1, 0.2])[:, None, None]
+    flung = through_snapshots(jitter, np.array([0.0, 1e-4, 1.0]), np.linspace(1e-4, 1.0, 20))
+    assert flung.max() < 0.2 + 0.051
 
 
 def test_assignment_is_optimal_and_blocks_stay_permutations(monkeypatch):

@@ -109,6 +109,16 @@ def test_samples_have_the_mixture_moments():
     np.testing.assert_allclose(x.var(0), variance, rtol=0.02)
 
 
+def test_draws_visit_kernels_as_often_as_they_weigh():
+    centres = jnp.asarray([[0.0], [10.0], [20.0]])
+    rho = KDE(centres, jnp.asarray(1e-3), jnp.log(jnp.asarray([0.5, 0.3, 0.2])))
+    for seed in range(5):
+        x = np.asarray(rho.sample(25, jax.random.key(seed)))[:, 0]
+        counts = np.bincount(np.round(x / 10).astype(int), minlength=3)
+        assert (np.abs(counts - 25 * np.array([0.5, 0.3, 0.2])) < 1.0).all()
+        assert not (np.diff(x) > -0.1).all()  # in no order
+
+
 def test_silverman_is_its_formula(x64):
     x = np.random.default_rng(0).normal(size=(50, 2)) * [1.0, 3.0]
     expected = x.std(0) * 50 ** (-1 / 6)  # (4 / (d + 2)) is one in two dimensions

@@ -25,13 +25,13 @@ from stitchflow._types import Scalar, check_count, check_number
 class Consistency(eqx.Module):
     """How far carried clouds are from seen ones, on random individuals of a few times.
 
-    `weight` is its share of the objective, over `steps` steps (0: none) whose rate rises to `rate`.
-    `individuals` of each of at most `times` neighbouring snapshots are carried by `moves` steps a
-    gap.
+    `weight` is its share of the objective, over `steps` steps whose rate rises to `rate` (0: no
+    second stage; None leaves the choice to the method). `individuals` of each of at most `times`
+    neighbouring snapshots are carried by `moves` steps a gap.
     """
 
     weight: float = eqx.field(static=True, default=100.0)
-    steps: int = eqx.field(static=True, default=800)
+    steps: int | None = eqx.field(static=True, default=None)
     rate: float = eqx.field(static=True, default=1e-2)
     individuals: int = eqx.field(static=True, default=96)
     moves: int = eqx.field(static=True, default=6)
@@ -40,7 +40,8 @@ class Consistency(eqx.Module):
     def __check_init__(self) -> None:
         check_number(self.weight, "weight", 0.0, open_low=True)
         check_number(self.rate, "rate", 0.0, open_low=True)
-        check_count(self.steps, "steps", 0)
+        if self.steps is not None:
+            check_count(self.steps, "steps", 0)
         check_count(self.individuals, "individuals", 2)
         check_count(self.moves, "moves")
         check_count(self.times, "times", 2)

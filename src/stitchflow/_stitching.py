@@ -40,6 +40,9 @@ from stitchflow._units import Units
 HIDDEN = (128, 128)
 STEPS = 2000
 
+# Steps of the second stage, as a share of the first's; a fit too short to converge has none.
+REFINING, LONG = 0.4, 500
+
 # The narrowest kernel, as a share of the one that predicts left-out individuals best: narrower
 # ones describe the sample, make its score pure noise, and with it drive beta to zero.
 NARROWEST = 0.5
@@ -75,7 +78,7 @@ class Stitching(Method):
     nodes: int | None = None
     residual: VelocityResidual = field(default_factory=VelocityResidual)
     divergence: Divergence = field(default_factory=KL)
-    consistency: Consistency | None = None
+    consistency: Consistency = field(default_factory=Consistency)
     growth: Growth | None = None
     optimiser: Optimiser = field(default_factory=Optimiser)
     batch: int | None = None
@@ -92,9 +95,7 @@ class Stitching(Method):
         object.__setattr__(self, "energy", energy)
         for name, kind in kinds.items():
             value = getattr(self, name)
-            if name in ("consistency", "growth") and value is None:
-                continue
-            if not isinstance(value, kind):
+            if not (name == "growth" and value is None) and not isinstance(value, kind):
                 raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
         for name, least in (("particles", 1), ("nodes", 2), ("batch", 1)):
             if getattr(self, name) is not None:
@@ -113,9 +114,8 @@ class Stitching(Method):
         """These settings with every None replaced by what suits the data."""
         n, motion = float(np.mean(data.counts)), data.motion
         steps, batch, alpha, draws = STEPS, 1024, 1.0, 100
-        most, stations = round(min(n, MOST_PARTICLES)), 8
-        # One potential for all times seldom fits the curve; then it answers for where it leads.
-        refined = self.energy.needs_density and not self.energy.time_varying
+        # Many small snapshots share their individuals with their neighbours.
+        most, stations = round(min(max(n, min(len(data.x) / 10, 100)), MOST_PARTICLES)), 8
         if not self.energy.needs_density:
             # Particles are characteristics: exact at the centres, where no kernel blurs them.
             steps, batch, alpha, draws = 1500, 512, 0.0, None
@@ -123,6 +123,10 @@ class Stitching(Method):
             pairs = 512 if self.energy.only(VectorKernel) else 2048  # a kernel looks at all pairs
             stations = max(2, min(8, pairs // most))
         choose = lambda given, default: default if given is None else given
+        steps = choose(self.optimiser.steps, steps)
+        # One potential for all times seldom fits the curve; it then answers for where it leads.
+        bound = self.energy.needs_density and not self.energy.time_varying
+        refining = round(REFINING * steps) if bound and steps >= LONG else 0
         residual = self.residual
         # The residual is judged against the motion there is: slow data needs a stricter one.
         # And the data term is a sum over times, so that many of them need a stricter one too.
@@ -143,8 +147,8 @@ class Stitching(Method):
             nodes=choose(self.nodes, max(25, min(50, 5 * len(data)))),
             batch=choose(self.batch, batch),
             residual=residual,
-            consistency=choose(self.consistency, Consistency(steps=800 if refined else 0)),
-            optimiser=replace(self.optimiser, steps=choose(self.optimiser.steps, steps)),
+            consistency=replace(self.consistency, steps=choose(self.consistency.steps, refining)),
+            optimiser=replace(self.optimiser, steps=steps),
         )
 
     def memory(self, data: Snapshots) -> int:
@@ -171,8 +175,8 @@ class Stitching(Method):
 
     @property
     def _refining(self) -> str:
-        more = self.consistency
-        return f" and {more.steps} for the energy alone" if more and more.steps else ""
+        more = self.consistency.steps
+        return f" and {more} for the energy alone" if more else ""
 
     def fit(
         self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Checkpoint | None = None
@@ -244,7 +248,7 @@ class Stitching(Method):
             pace=lambda ones: _slowed(ones, self.pace(data)),
             shared=own,
         )
-        if not self.consistency or not self.consistency.steps or not first.status.ok:
+        if not self.consistency.steps or not first.status.ok:
             return first
         curve, energy = first.model
         second = minimise(
@@ -419,7 +423,6 @@ class Stitching(Method):
         """What the energy alone answers for once the curve is fixed, and its two parts."""
         curve, seen = data
         simulate, quadrature = jax.random.split(key)
-        assert self.consistency is not None, "settings are not resolved"
         assert self.residual.weight is not None, "settings are not resolved"
         apart = self.consistency(energy, seen, simulate)
         residual = self.residual(curve, energy, quadrature)
