@@ -27,7 +27,7 @@ class Consistency(eqx.Module):
 
     `weight` is its share of the objective, over `steps` steps whose rate rises to `rate` (0: no
     second stage; None leaves the choice to the method). `individuals` of each of at most `times`
-    neighbouring snapshots are carried by `moves` steps a gap.
+    neighbouring snapshots are carried by `moves` steps a gap, and by more over fewer, longer gaps.
     """
 
     weight: float = eqx.field(static=True, default=100.0)
@@ -55,11 +55,12 @@ class Consistency(eqx.Module):
         chosen = window(len(data), self.times, choose)
         times = data.times[chosen]
         seen, weights = data.individuals(chosen, self.individuals, draw)
+        moves = self.moves * (self.times - 1) // (len(times) - 1)
 
         def gap(rolled: Array, entry: tuple) -> tuple[Array, Scalar]:
             t0, t1, (here, there), (w, target), gap_key = entry
             clouds, shares = jnp.stack([rolled, here]), jnp.stack([weights[0], w])
-            ends = carry(energy, clouds, shares, t0, t1, self.moves, gap_key)
+            ends = carry(energy, clouds, shares, t0, t1, moves, gap_key)
             apart = jax.vmap(energy_distance, (0, 0, None, None))(ends, shares, there, target)
             return ends[0], apart.sum()
 
