@@ -25,11 +25,22 @@ def fitted() -> sf.Fit:
     return quick_fit()
 
 
+FIRST_STAGE = sf.Stitching(consistency=sf.Consistency(steps=0))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("dim", [1, 2])
-def test_double_wells_are_recovered_with_defaults(dim):
+@pytest.mark.parametrize(
+    ("dim", "method"),
+    [
+        (1, FIRST_STAGE),
+        (2, FIRST_STAGE),
+        pytest.param(1, None, marks=pytest.mark.full),
+        pytest.param(2, None, marks=pytest.mark.full),
+    ],
+)
+def test_double_wells_are_recovered_with_defaults(dim, method):
     data, truth = double_well(dim=dim, n=500, key=0)
-    fit = sf.fit(data, progress=False)
+    fit = sf.fit(data, method, progress=False)
     assert fit.status.ok
     learned, true = fit.energy.potential(data.x), truth.potential(data.x)
     assert pattern_r2(np.asarray(learned), np.asarray(true)) >= 0.95
