@@ -8,6 +8,7 @@ import stitchflow as sf
 from stitchflow._flow import survivors
 
 STEPS = sf.Optimiser(steps=500)
+FIRST_STAGE = sf.Consistency(steps=0)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,11 @@ def data():
 @pytest.fixture(scope="module")
 def grown(data):
     method = sf.Stitching(
-        growth=sf.Growth(weight=0.02), optimiser=STEPS, consistency=None, particles=60, nodes=9
+        growth=sf.Growth(weight=0.02),
+        optimiser=STEPS,
+        consistency=FIRST_STAGE,
+        particles=60,
+        nodes=9,
     )
     return sf.fit(data, method, progress=False)
 
@@ -45,7 +50,7 @@ def test_nobody_is_transported_across_the_gap(grown, data):
         x = np.asarray(fit.flow.curve.particles)[..., 0]
         return ((x[0] < 0) & (x[-1] > 0)).mean()
 
-    plain = sf.Stitching(optimiser=STEPS, consistency=None, particles=60, nodes=9)
+    plain = sf.Stitching(optimiser=STEPS, consistency=FIRST_STAGE, particles=60, nodes=9)
     assert crossing(grown) < 0.5 * crossing(sf.fit(data, plain, progress=False))
 
 
@@ -75,7 +80,7 @@ def test_a_prior_says_where_growth_is():
 
 def test_without_growth_there_is_no_rate():
     data = sf.Snapshots.from_arrays([np.zeros((5, 2)), np.ones((5, 2))], [0.0, 1.0])
-    quick = sf.Stitching(optimiser=sf.Optimiser(steps=5), consistency=None)
+    quick = sf.Stitching(optimiser=sf.Optimiser(steps=5), consistency=FIRST_STAGE)
     with pytest.raises(sf.NotAvailable, match="growth"):
         sf.fit(data, quick, progress=False).flow.growth(np.zeros((1, 2)), 0.0)
 

@@ -26,14 +26,14 @@ class Consistency(eqx.Module):
     """How far carried clouds are from seen ones, on random individuals of a few times.
 
     `weight` is its share of the objective, over `steps` steps whose rate rises to `rate` (0: no
-    second stage; None leaves the choice to the method). `individuals` of each of at most `times`
-    neighbouring snapshots are carried by `moves` steps a gap, and by more over fewer, longer gaps.
+    second stage). `individuals` of each of at most `times` neighbouring snapshots are carried by
+    `moves` steps a gap, and by more over fewer, longer gaps. None leaves a choice to the data.
     """
 
     weight: float = eqx.field(static=True, default=100.0)
     steps: int | None = eqx.field(static=True, default=None)
     rate: float = eqx.field(static=True, default=1e-2)
-    individuals: int = eqx.field(static=True, default=96)
+    individuals: int | None = eqx.field(static=True, default=None)
     moves: int = eqx.field(static=True, default=6)
     times: int = eqx.field(static=True, default=5)
 
@@ -42,7 +42,8 @@ class Consistency(eqx.Module):
         check_number(self.rate, "rate", 0.0, open_low=True)
         if self.steps is not None:
             check_count(self.steps, "steps", 0)
-        check_count(self.individuals, "individuals", 2)
+        if self.individuals is not None:
+            check_count(self.individuals, "individuals", 2)
         check_count(self.moves, "moves")
         check_count(self.times, "times", 2)
 
@@ -54,6 +55,7 @@ class Consistency(eqx.Module):
         choose, draw, noise = jax.random.split(key, 3)
         chosen = window(len(data), self.times, choose)
         times = data.times[chosen]
+        assert self.individuals is not None, "settings are not resolved"
         seen, weights = data.individuals(chosen, self.individuals, draw)
         moves = self.moves * (self.times - 1) // (len(times) - 1)
 

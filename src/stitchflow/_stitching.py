@@ -114,8 +114,12 @@ class Stitching(Method):
         """These settings with every None replaced by what suits the data."""
         n, motion = float(np.mean(data.counts)), data.motion
         steps, batch, alpha, draws = STEPS, 1024, 1.0, 100
-        # Many small snapshots share their individuals with their neighbours.
-        most, stations = round(min(max(n, min(len(data.x) / 10, 100)), MOST_PARTICLES)), 8
+        # As many particles as individuals copy their noise into the score and with it into beta;
+        # in many dimensions there is no score to save, and every individual counts. Many small
+        # snapshots share their individuals with their neighbours.
+        share = float(np.clip(data.dim / 20, 0.3, 1.0))
+        fewest = max(min(n, 100), min(len(data.x) / 10, 100))
+        most, stations = round(min(max(share * n, fewest), MOST_PARTICLES)), 8
         if not self.energy.needs_density:
             # Particles are characteristics: exact at the centres, where no kernel blurs them.
             steps, batch, alpha, draws = 1500, 512, 0.0, None
@@ -147,7 +151,11 @@ class Stitching(Method):
             nodes=choose(self.nodes, max(25, min(50, 5 * len(data)))),
             batch=choose(self.batch, batch),
             residual=residual,
-            consistency=replace(self.consistency, steps=choose(self.consistency.steps, refining)),
+            consistency=replace(
+                self.consistency,
+                steps=choose(self.consistency.steps, refining),
+                individuals=choose(self.consistency.individuals, round(np.clip(n / 8, 32, 96))),
+            ),
             optimiser=replace(self.optimiser, steps=steps),
         )
 
