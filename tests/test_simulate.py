@@ -87,3 +87,12 @@ def test_stiff_drifts_get_small_steps():
     end = np.asarray(simulate(energy, x0, np.array([0.0, 1.0]), jax.random.key(0))[-1])
     assert np.isfinite(end).all()
     assert end.var() == pytest.approx(0.1 / 1000.0, rel=0.5)
+
+
+def test_a_cloud_that_escapes_to_infinity_does_not_stop_the_simulation():
+    """dx/dt = x^3 reaches infinity at t = 1 / (2 x0^2): before t = 1 from 2, never from 0."""
+    energy = Energy.known(Potential(lambda x: -0.25 * (x**4).sum()), 1)
+    start = jnp.asarray([[0.0], [2.0]])
+    path = np.asarray(simulate(energy, start, np.linspace(0.0, 1.0, 6), jax.random.key(0)))
+    assert not np.isfinite(path[-1, 1]).all()
+    np.testing.assert_array_equal(path[:, 0], 0.0)

@@ -64,13 +64,15 @@ def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array,
     least = int(np.clip(np.ceil(STEPS_PER_UNIT * gap), 2, STEPS_PER_GAP))
     most = MOST_PAIR_STEPS if energy.only(VectorKernel) else MOST_STEPS
     while True:
-        steps = int(np.clip(np.ceil(gap * slope / STABLE), least, most))
+        # A cloud that is lost already, somebody at infinity, goes on as well as it can.
+        lost = not np.isfinite(slope)
+        steps = least if lost else int(np.clip(np.ceil(gap * slope / STABLE), least, most))
         y = _sde(energy, x, log_weights, t0, t1, jnp.asarray(steps), key)
         end = float(_steepness(energy, y, log_weights, t1))
         stable = np.isfinite(end) and gap * end / steps <= 3.0 * STABLE
-        if stable or steps >= most:
+        if stable or lost or steps >= most:
             return y
-        slope = max(2.0 * slope, end if np.isfinite(end) else 0.0)
+        slope = max(2.0 * steps * STABLE / gap, end if np.isfinite(end) else 0.0)
 
 
 def _cloud(x: Array, log_weights: Array) -> KDE:
