@@ -21,7 +21,8 @@ makes them anew without fitting anything.
 Means are over seeds, ± their standard deviation. A seed draws the simulation as well as the fit;
 recorded data (EB, CIS, the seven chiral snapshots) is the same for all. The floor is what other
 individuals of the training data score. The trivial methods stand still (nearest snapshot) or
-follow straight optimal-transport lines; where they win, the table says so."""
+follow straight optimal-transport lines; where they win, the table says so. Lines of earlier
+defaults stand until `make paper` has replaced them (which ones: `experiments.md`, at its end)."""
 
 SECTIONS: list[tuple[str, str, Callable[[Results], str], tuple[str, ...]]] = [
     (
