@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.interpolate import CubicSpline
 
-from stitchflow._growth import GrowthRate
 from stitchflow._kde import KDE
+from stitchflow._networks import GrowthRate
 from stitchflow._terms import Cloud
 from stitchflow._types import Scalar
 

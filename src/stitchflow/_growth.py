@@ -12,20 +12,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 from scipy.spatial import KDTree
 
-from stitchflow._networks import MLP
-from stitchflow._types import as_cloud, check_count, check_hidden, check_number
-
-
-class GrowthRate(eqx.Module):
-    """g(x, t) per unit of internal time: a network of place and time."""
-
-    network: MLP
-
-    def __call__(self, x: Float[Array, "*b d"], t: Float[Array, "*b"]) -> Float[Array, "*b"]:
-        return self.network(jnp.concatenate([x, (2.0 * t - 1.0)[..., None]], axis=-1))[..., 0]
+from stitchflow._curve import Curve
+from stitchflow._networks import MLP, GrowthRate
+from stitchflow._observations import Observations
+from stitchflow._residual import Intervals
+from stitchflow._types import Scalar, as_cloud, check_count, check_hidden, check_number
 
 
 class Growth(eqx.Module):
@@ -51,6 +45,22 @@ class Growth(eqx.Module):
 
     def init(self, dim: int, key: Array) -> GrowthRate:
         return GrowthRate(MLP(dim + 1, tuple(self.hidden), 1, key))
+
+    def loss(self, curve: Curve, data: Observations) -> Scalar:
+        """Masses against counts, and growth against its prior."""
+        assert curve.growth is not None, "there is no growth"
+        mass = jax.nn.logsumexp(curve.node_logits, axis=1)
+        found = jnp.interp(data.times, curve.nodes, mass - mass[0])
+        apart = ((found - jnp.log(data.counts / data.counts[0])) ** 2).sum()
+        intervals = Intervals.of(curve)
+        times, centres, _ = intervals.at(0.5)
+        rates = curve.growth(centres, jnp.broadcast_to(times[:, None], centres.shape[:2]))
+        if self.prior is not None:
+            units = data.units
+            places = jax.lax.stop_gradient(units.space_out(centres))
+            rates -= jax.vmap(jax.vmap(self.prior))(places) * units.duration
+        size = intervals.step @ (intervals.weights * rates**2).sum(axis=1)
+        return self.masses * apart + self.weight * size
 
 
 def growth_prior(

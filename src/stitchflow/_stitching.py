@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array
 
 from stitchflow import _coupling
+from stitchflow._choices import STEPS, suited
 from stitchflow._consistency import Consistency
 from stitchflow._curve import Curve, inverse_softplus, node_times, through_snapshots
 from stitchflow._divergence import KL, Divergence
@@ -31,17 +32,13 @@ from stitchflow._observations import Observations
 from stitchflow._optimise import Checkpoint, Optimiser, Optimum, minimise
 from stitchflow._packing import named_arrays, settings_from, settings_of, with_arrays
 from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._residual import Intervals, VelocityResidual
+from stitchflow._residual import VelocityResidual
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Entropy, Potential, Term, changed
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
 from stitchflow._units import Units
 
 HIDDEN = (128, 128)
-STEPS = 2000
-
-# Steps of the second stage, as a share of the first's; a fit too short to converge has none.
-REFINING, LONG = 0.4, 500
 
 # The narrowest kernel, as a share of the one that predicts left-out individuals best: narrower
 # ones describe the sample, make its score pure noise, and with it drive beta to zero.
@@ -50,19 +47,6 @@ NARROWEST = 0.5
 # The widest kernel, as a share of a snapshot's spread. In many dimensions likelihood asks for
 # kernels as wide as the cloud, and draws from them are nowhere near anybody.
 WIDEST = 0.35
-
-# The residual weighs as much as this many individuals a snapshot: the data term is a mean, and
-# its say grows with the number of individuals behind it.
-WORTH = 400
-
-# Up to this many times the weight stays as it is; beyond, it grows with their number's root.
-FEW_TIMES = 6
-
-# Particles of a curve with diffusion. Draws, not particles, are what a step costs.
-MOST_PARTICLES = 500
-
-# Without diffusion a particle is an individual's path, and as many as this are followed.
-MOST_PATHS = 1000
 
 
 @dataclass(frozen=True)
@@ -112,52 +96,7 @@ class Stitching(Method):
 
     def resolved(self, data: Snapshots) -> Stitching:
         """These settings with every None replaced by what suits the data."""
-        n, motion = float(np.mean(data.counts)), data.motion
-        steps, batch, alpha, draws = STEPS, 1024, 1.0, 100
-        # As many particles as individuals copy their noise into the score and with it into beta;
-        # in many dimensions there is no score to save, and every individual counts. Many small
-        # snapshots share their individuals with their neighbours.
-        share = float(np.clip(data.dim / 20, 0.3, 1.0))
-        fewest = max(min(n, 100), min(len(data.x) / 10, 100))
-        most, stations = round(min(max(share * n, fewest), MOST_PARTICLES)), 8
-        if not self.energy.needs_density:
-            # Particles are characteristics: exact at the centres, where no kernel blurs them.
-            steps, batch, alpha, draws = 1500, 512, 0.0, None
-            most = round(min(n, MOST_PATHS))
-            pairs = 512 if self.energy.only(VectorKernel) else 2048  # a kernel looks at all pairs
-            stations = max(2, min(8, pairs // most))
-        choose = lambda given, default: default if given is None else given
-        steps = choose(self.optimiser.steps, steps)
-        # One potential for all times seldom fits the curve; it then answers for where it leads.
-        bound = self.energy.needs_density and not self.energy.time_varying
-        refining = round(REFINING * steps) if bound and steps >= LONG else 0
-        residual = self.residual
-        # The residual is judged against the motion there is: slow data needs a stricter one.
-        # And the data term is a sum over times, so that many of them need a stricter one too.
-        weight = float(np.clip(WORTH / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES) ** 0.5
-        weight /= min(1.0, motion.distance**2)
-        residual = replace(
-            residual,
-            alpha=choose(residual.alpha, alpha),
-            weight=choose(residual.weight, weight),
-            stations=choose(residual.stations, stations),
-            ridge=choose(residual.ridge, motion.noise),
-            draws=choose(residual.draws, draws),
-            widening=choose(residual.widening, 1.5),
-        )
-        return replace(
-            self,
-            particles=choose(self.particles, most),
-            nodes=choose(self.nodes, max(25, min(50, 5 * len(data)))),
-            batch=choose(self.batch, batch),
-            residual=residual,
-            consistency=replace(
-                self.consistency,
-                steps=choose(self.consistency.steps, refining),
-                individuals=choose(self.consistency.individuals, round(np.clip(n / 8, 32, 96))),
-            ),
-            optimiser=replace(self.optimiser, steps=steps),
-        )
+        return suited(self, data)
 
     def memory(self, data: Snapshots) -> int:
         """About how many bytes a fit needs beside the program itself."""
@@ -404,26 +343,9 @@ class Stitching(Method):
         parts = {"divergence": fit, "residual": residual}
         total = fit + weight * residual
         if self.growth is not None:
-            parts["growth"] = self.growth_loss(curve, data)
+            parts["growth"] = self.growth.loss(curve, data)
             total += parts["growth"]
         return total, parts
-
-    def growth_loss(self, curve: Curve, data: Observations) -> Scalar:
-        """Masses against counts, and growth against its prior."""
-        assert self.growth is not None, "there is no growth"
-        assert curve.growth is not None, "there is no growth"
-        mass = jax.nn.logsumexp(curve.node_logits, axis=1)
-        found = jnp.interp(data.times, curve.nodes, mass - mass[0])
-        apart = ((found - jnp.log(data.counts / data.counts[0])) ** 2).sum()
-        intervals = Intervals.of(curve)
-        times, centres, _ = intervals.at(0.5)
-        rates = curve.growth(centres, jnp.broadcast_to(times[:, None], centres.shape[:2]))
-        if self.growth.prior is not None:
-            units = data.units
-            places = jax.lax.stop_gradient(units.space_out(centres))
-            rates -= jax.vmap(jax.vmap(self.growth.prior))(places) * units.duration
-        size = intervals.step @ (intervals.weights * rates**2).sum(axis=1)
-        return self.growth.masses * apart + self.growth.weight * size
 
     def energy_loss(
         self, energy: Energy, data: tuple[Curve, Observations], key: Array

@@ -1,0 +1,82 @@
+"""What a fit uses where the user left the choice to the data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stitchflow._pair_terms import VectorKernel
+from stitchflow._snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from stitchflow._stitching import Stitching
+
+STEPS = 2000
+
+# Steps of the second stage, as a share of the first's; a fit too short to converge has none.
+REFINING, LONG = 0.4, 500
+
+# The residual weighs as much as this many individuals a snapshot: the data term is a mean, and
+# its say grows with the number of individuals behind it.
+WORTH = 400
+
+# Up to this many times the weight stays as it is; beyond, it grows with their number's root.
+FEW_TIMES = 6
+
+# Particles of a curve with diffusion. Draws, not particles, are what a step costs.
+MOST_PARTICLES = 500
+
+# Without diffusion a particle is an individual's path, and as many as this are followed.
+MOST_PATHS = 1000
+
+
+def suited(method: Stitching, data: Snapshots) -> Stitching:
+    """The settings of `method` with every None replaced by what suits the data."""
+    n, motion = float(np.mean(data.counts)), data.motion
+    steps, batch, alpha, draws = STEPS, 1024, 1.0, 100
+    # As many particles as individuals copy their noise into the score and with it into beta;
+    # in many dimensions there is no score to save, and every individual counts. Many small
+    # snapshots share their individuals with their neighbours.
+    share = float(np.clip(data.dim / 20, 0.3, 1.0))
+    fewest = max(min(n, 100), min(len(data.x) / 10, 100))
+    most, stations = round(min(max(share * n, fewest), MOST_PARTICLES)), 8
+    if not method.energy.needs_density:
+        # Particles are characteristics: exact at the centres, where no kernel blurs them.
+        steps, batch, alpha, draws = 1500, 512, 0.0, None
+        most = round(min(n, MOST_PATHS))
+        pairs = 512 if method.energy.only(VectorKernel) else 2048  # a kernel looks at all pairs
+        stations = max(2, min(8, pairs // most))
+    choose = lambda given, default: default if given is None else given
+    steps = choose(method.optimiser.steps, steps)
+    # One potential for all times seldom fits the curve; it then answers for where it leads.
+    bound = method.energy.needs_density and not method.energy.time_varying
+    refining = round(REFINING * steps) if bound and steps >= LONG else 0
+    residual = method.residual
+    # The residual is judged against the motion there is: slow data needs a stricter one.
+    # And the data term is a sum over times, so that many of them need a stricter one too.
+    weight = float(np.clip(WORTH / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES) ** 0.5
+    weight /= min(1.0, motion.distance**2)
+    residual = replace(
+        residual,
+        alpha=choose(residual.alpha, alpha),
+        weight=choose(residual.weight, weight),
+        stations=choose(residual.stations, stations),
+        ridge=choose(residual.ridge, motion.noise),
+        draws=choose(residual.draws, draws),
+        widening=choose(residual.widening, 1.5),
+    )
+    return replace(
+        method,
+        particles=choose(method.particles, most),
+        nodes=choose(method.nodes, max(25, min(50, 5 * len(data)))),
+        batch=choose(method.batch, batch),
+        residual=residual,
+        consistency=replace(
+            method.consistency,
+            steps=choose(method.consistency.steps, refining),
+            individuals=choose(method.consistency.individuals, round(np.clip(n / 8, 32, 96))),
+        ),
+        optimiser=replace(method.optimiser, steps=steps),
+    )
