@@ -24,6 +24,7 @@ from stitchflow._status import ExtrapolationWarning, NotAvailable, Status
 from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
+from stitchflow._vector_field import VectorField
 from stitchflow.rivals import Nearest, OTLinear
 
 __version__ = _version("stitchflow")
@@ -63,6 +64,7 @@ __all__ = [
     "Stitching",
     "Trapezoid",
     "Units",
+    "VectorField",
     "VectorKernel",
     "VelocityResidual",
     "cross_validate",

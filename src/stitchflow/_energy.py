@@ -59,7 +59,7 @@ class Energy(eqx.Module):
 
     @property
     def time_varying(self) -> bool:
-        return any(term.time_varying for term in self.only(Potential))
+        return any(getattr(term, "time_varying", False) for term in self.terms)
 
     def at_speed(self, speed: float) -> Energy:
         """Every term started at the size that moves a cloud at this speed (internal units)."""

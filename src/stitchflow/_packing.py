@@ -11,7 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from stitchflow import _consistency, _divergence, _growth, _residual
+from stitchflow._energy import Energy
 from stitchflow._optimise import Optimiser
+from stitchflow._pair_terms import Interaction, VectorKernel
+from stitchflow._terms import Entropy, Potential, Term, changed
+from stitchflow._units import Units
+from stitchflow._vector_field import VectorField
 
 # Only these classes are ever made from a file.
 CLASSES: dict[str, type] = {
@@ -29,6 +34,10 @@ CLASSES: dict[str, type] = {
         _divergence.ScoreMatching,
         _divergence.DenoisingScoreMatching,
     )
+}
+
+TERMS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Potential, Entropy, Interaction, VectorKernel, VectorField)
 }
 
 
@@ -57,8 +66,43 @@ def settings_from(kind: type, entry: dict[str, Any]) -> Any:
             if inner is None:
                 raise ValueError(f"unknown part {value.get('class')!r} for {name}")
             value = settings_from(inner, value)
-        values[name] = value
+        values[name] = tuple(value) if isinstance(value, list) else value
     return kind(**values)
+
+
+def terms_of(energy: Energy) -> list[dict[str, Any]]:
+    """What each term of an energy was made from, as plain JSON; arrays are stored apart."""
+    entries = []
+    for term in energy.terms:
+        own = getattr(term, "units", None) is not None  # only known functions keep units
+        entry = {"class": type(term).__name__, "function": own, **term.settings}
+        entries.append({**entry, "reach": getattr(term, "reach", None)})
+    return entries
+
+
+def energy_from(entries: list[dict[str, Any]]) -> Energy:
+    """The energy that `terms_of` described, without parameters."""
+    return Energy(tuple(_term_from(entry) for entry in entries))
+
+
+def ready_energy(energy: Energy, entries: list[dict[str, Any]], units: Units) -> Energy:
+    """The energy with parameters of the right shapes, to be filled by `with_arrays`."""
+    ready = energy.init(np.eye(2, units.dim), units, jax.random.key(0))
+    terms = tuple(
+        term if entry["reach"] is None else changed(term, reach=entry["reach"])
+        for term, entry in zip(ready.terms, entries, strict=True)
+    )
+    return Energy(terms, units)
+
+
+def _term_from(entry: dict[str, Any]) -> Term:
+    if entry["function"] or entry["class"] not in TERMS:
+        raise ValueError(
+            f"this run's energy holds a function of your own ({entry['class']}), which is never "
+            "stored: pass the same energy, load(path, energy=...)"
+        )
+    extra = {k: v for k, v in entry.items() if k not in ("class", "function", "reach")}
+    return TERMS[entry["class"]](**{k: tuple(v) if k == "hidden" else v for k, v in extra.items()})
 
 
 def named_arrays(model: Any) -> dict[str, np.ndarray]:

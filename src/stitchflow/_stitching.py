@@ -10,7 +10,6 @@ minimised over the particles, weights and bandwidth of the curve and the paramet
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -30,11 +29,18 @@ from stitchflow._kde import PAIR_BUDGET, leave_one_out_bandwidth, silverman
 from stitchflow._method import Fit, Method, Packed, check_data
 from stitchflow._observations import Observations
 from stitchflow._optimise import Checkpoint, Optimiser, Optimum, minimise
-from stitchflow._packing import named_arrays, settings_from, settings_of, with_arrays
-from stitchflow._pair_terms import Interaction, VectorKernel
+from stitchflow._packing import (
+    energy_from,
+    named_arrays,
+    ready_energy,
+    settings_from,
+    settings_of,
+    terms_of,
+    with_arrays,
+)
 from stitchflow._residual import VelocityResidual
 from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Entropy, Potential, Term, changed
+from stitchflow._terms import Entropy, Potential, Term
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
 from stitchflow._units import Units
 
@@ -279,14 +285,9 @@ class Stitching(Method):
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow
         assert isinstance(flow, StitchedFlow)
-        terms = []
-        for term in flow.energy.terms:
-            own = getattr(term, "units", None) is not None  # only known functions keep units
-            entry = {"class": type(term).__name__, "function": own, **term.settings}
-            terms.append({**entry, "reach": getattr(term, "reach", None)})
         header = {
             "settings": settings_of(self, leave_out=("energy",)),
-            "energy": terms,
+            "energy": terms_of(flow.energy),
             "units": asdict(flow.units),
             "nodes": flow.curve.times,
         }
@@ -298,14 +299,9 @@ class Stitching(Method):
     ) -> tuple[Method, Flow, Energy | None]:
         header = packed.header
         units = Units(**header["units"] | {"centre": tuple(header["units"]["centre"])})
-        if energy is None:
-            energy = Energy(tuple(_term_from(entry) for entry in header["energy"]))
-        ready = energy.init(np.eye(2, units.dim), units, jax.random.key(0))
-        terms = tuple(
-            term if entry["reach"] is None else changed(term, reach=entry["reach"])
-            for term, entry in zip(ready.terms, header["energy"], strict=True)
-        )
-        ready = Energy(terms, units)
+        entries = header["energy"]
+        energy = energy_from(entries) if energy is None else energy
+        ready = ready_energy(energy, entries, units)
         method = replace(settings_from(cls, header["settings"]), energy=energy)
         arrays = packed.arrays
         curve = Curve(
@@ -364,20 +360,6 @@ def _slowed(paces: tuple[Curve, Energy], share: float) -> tuple[Curve, Energy]:
     """Particles step by a share of the motion there is, lest steps drown it."""
     curve, energy = paces
     return eqx.tree_at(lambda c: c.particles, curve, curve.particles * share), energy
-
-
-def _term_from(entry: dict[str, Any]) -> Term:
-    """A term from its stored settings; functions of the user's own cannot be stored."""
-    kinds: dict[str, Any] = {
-        kind.__name__: kind for kind in (Potential, Entropy, Interaction, VectorKernel)
-    }
-    if entry["function"] or entry["class"] not in kinds:
-        raise ValueError(
-            f"this run's energy holds a function of your own ({entry['class']}), which is never "
-            "stored: pass the same energy, load(path, energy=...)"
-        )
-    extra = {k: v for k, v in entry.items() if k not in ("class", "function", "reach")}
-    return kinds[entry["class"]](**{k: tuple(v) if k == "hidden" else v for k, v in extra.items()})
 
 
 def fit(

@@ -1,0 +1,128 @@
+"""Methods that learn what moves individuals, and have no curve of their own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._coupling import draw
+from stitchflow._energy import Energy, velocity
+from stitchflow._flow import Flow, simulate_in_units
+from stitchflow._kde import KDE
+from stitchflow._method import Fit, Method, Packed
+from stitchflow._optimise import Optimum
+from stitchflow._packing import (
+    energy_from,
+    named_arrays,
+    ready_energy,
+    settings_from,
+    settings_of,
+    terms_of,
+    with_arrays,
+)
+from stitchflow._snapshots import Snapshots
+from stitchflow._terms import Potential
+from stitchflow._types import KeyLike, as_cloud, as_key, as_rng, as_times, check_count, check_number
+from stitchflow._units import Units
+
+
+@dataclass(frozen=True)
+class Driven(Method):
+    """A method whose whole answer is an energy, or a field, that moves the training individuals.
+
+    Subclasses are frozen dataclasses of plain settings and say how the energy is learned; this
+    class makes it a fit, and stores and loads it.
+    """
+
+    @abstractmethod
+    def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
+        """The optimum's model is an initialised `Energy` in the units of `data`."""
+
+    def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
+        seed = int(key) if isinstance(key, (int, np.integer)) else None
+        optimum = self.learn(data, as_key(key), progress, checkpoint)
+        return Fit(
+            method=self,
+            flow=DrivenFlow(self.name, optimum.model, data),
+            energy=_answering(optimum.model),
+            status=optimum.status,
+            history=optimum.history,
+            steps=optimum.steps,
+            seconds=optimum.seconds,
+            seed=seed,
+            data=data,
+        )
+
+    def pack(self, fit: Fit) -> Packed:
+        flow = fit.flow
+        assert isinstance(flow, DrivenFlow)
+        header = {
+            "settings": settings_of(self),
+            "energy": terms_of(flow.energy),
+            "units": asdict(flow.units),
+        }
+        return Packed(header, {**flow.data.arrays, **named_arrays(flow.energy)})
+
+    @classmethod
+    def unpack(
+        cls, packed: Packed, energy: Energy | None = None
+    ) -> tuple[Method, Flow, Energy | None]:
+        header, entries = packed.header, packed.header["energy"]
+        units = Units(**header["units"] | {"centre": tuple(header["units"]["centre"])})
+        energy = energy_from(entries) if energy is None else energy
+        ready = with_arrays(ready_energy(energy, entries, units), packed.arrays)
+        method = settings_from(cls, header["settings"])
+        data = Snapshots.from_stored(packed.arrays)
+        return method, DrivenFlow(method.name, ready, data), _answering(ready)
+
+
+class DrivenFlow(Flow):
+    """Individuals of the training data, moved by an energy or a field.
+
+    The marginal at a time is where the individuals of the last snapshot before it have been
+    carried: a prediction, also at the observed times after the first.
+    """
+
+    def __init__(self, method: str, energy: Energy, data: Snapshots):
+        assert energy.units is not None, "the energy has no parameters yet"
+        self.method, self.energy, self.data, self.units = method, energy, data, energy.units
+        self.dim = data.dim
+
+    def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
+        n, rng = check_count(n, "n"), as_rng(key)
+        clouds = []
+        for i, t in enumerate(as_times(times)):
+            k = max(int(np.searchsorted(self.data.times, t)) - 1, 0)
+            start = self.data.cloud(k)[draw(self.data.cloud_weights(k), n, rng)]
+            since = float(self.data.times[k])
+            if t == since:
+                clouds.append(jnp.asarray(start, float))
+                continue
+            # Before the first snapshot there is only the way back.
+            way = self.simulate(
+                start, [since, t], as_key(int(rng.integers(2**31)) + i), ode=t < since
+            )
+            clouds.append(way[-1])
+        return jnp.stack(clouds)
+
+    def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
+        """What moves the marginal at time t: the drift, less the spreading of its own noise."""
+        points, when = self.units.space_in(as_cloud(x, "x", self.dim)), check_number(t, "t")
+        rho = KDE.uniform(self.units.space_in(np.asarray(self.sample([when], 1000)[0])))
+        time = jnp.asarray(self.units.time_in(when), float)
+        return velocity(self.energy, points, time, rho) * self.units.speed
+
+    def simulate(
+        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+    ) -> Float[Array, "t n d"]:
+        return simulate_in_units(self.energy, self.units, x0, times, key, ode)
+
+
+def _answering(energy: Energy) -> Energy | None:
+    """The energy where there is a potential to answer with; a bare field is not an energy."""
+    return energy if energy.only(Potential) else None
