@@ -33,7 +33,7 @@ test-full: test
 	$(BIN)/python -m pytest -m full tests
 
 bench: .venv/test.done
-	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/speed.py
 
 coverage: .venv/test.done
 	$(BIN)/python benchmarks/coverage.py

@@ -10,6 +10,8 @@ LAYERS = [
     {
         "_units",
         "_snapshots",
+        "_mapped",
+        "_sharding",
         "_kde",
         "_networks",
         "_coupling",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,9 @@ from jaxtyping import Array, Float, Int
 
 from stitchflow._snapshots import Snapshots
 from stitchflow._units import Units
+
+# Numbers held at once: 2^25 float32 are 128 MiB.
+POOL = 2**25
 
 
 class Observations(eqx.Module):
@@ -23,20 +28,40 @@ class Observations(eqx.Module):
     units: Units = eqx.field(static=True)
 
     @staticmethod
-    def of(data: Snapshots) -> Observations:
-        largest = int(data.counts.max())
-        points = np.zeros((len(data), largest, data.dim))
-        weights = np.zeros((len(data), largest))
-        order, rng = np.zeros((len(data), largest), np.int32), np.random.default_rng(0)
-        for k, cloud in enumerate(data.clouds):
-            points[k, : len(cloud)] = cloud
-            points[k, len(cloud) :] = cloud[0]
-            weights[k, : len(cloud)] = data.cloud_weights(k)
-            order[k, : len(cloud)] = rng.permutation(len(cloud))
+    def source(
+        data: Snapshots,
+        multiple: int = 1,
+        place: Callable[[Observations], Observations] = lambda seen: seen,
+    ) -> Callable[[int], Observations]:
+        """What each tenth of a fit sees: everybody, or of data too large one pool after another.
+
+        Numbers are padded to a `multiple`, and `place` puts them where they belong.
+        """
+        if int(data.counts.max()) * len(data) * data.dim <= POOL:
+            everybody = place(Observations.of(data, multiple=multiple))
+            return lambda tenth: everybody
+        return lambda tenth: place(Observations.of(data, tenth, multiple))
+
+    @staticmethod
+    def of(data: Snapshots, pool: int = 0, multiple: int = 1) -> Observations:
+        """All individuals, or where they are too many a random pool of each time's."""
+        sizes = np.minimum(data.counts, max(1, POOL // (len(data) * data.dim)))
+        shape = (len(data), -(-int(sizes.max()) // multiple) * multiple)
+        points, weights = np.zeros((*shape, data.dim), jnp.result_type(float)), np.zeros(shape)
+        order, rng = np.zeros(shape, np.int32), np.random.default_rng(pool)
+        for k, size in enumerate(sizes):
+            cloud, own = data.cloud(k), data.cloud_weights(k)
+            if size < len(cloud):
+                rows = np.sort(rng.choice(len(cloud), size, replace=False))
+                cloud, own = cloud[rows], own[rows]
+            points[k, :size] = data.units.space_in(cloud)
+            points[k, size:] = points[k, 0]
+            weights[k, :size] = own
+            order[k, :size] = rng.permutation(size)
         return Observations(
-            data.units.space_in(points),
+            jnp.asarray(points, float),
             jnp.asarray(weights, float),
-            jnp.asarray(data.counts),
+            jnp.asarray(sizes),
             jnp.asarray(data.units.time_in(data.times), float),
             jnp.asarray(order),
             data.units,

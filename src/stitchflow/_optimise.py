@@ -151,7 +151,8 @@ def minimise(
 
     A step whose loss or gradient is not finite is skipped, counted, and halves the rate. The
     parameters kept are those of the look with the lowest mean loss since the look before. `pace`
-    turns the model into multipliers of the rate, one for each of its arrays.
+    turns the model into multipliers of the rate, one for each of its arrays. Data too large to hold
+    is a function of the share of the fit that is done, in tenths, with answers of one shape.
 
     With `shared`, the arrays of model and key have a leading axis of members that are trained side
     by side, and `shared` says of each array of the data whether all see the same (None) or each
@@ -174,7 +175,9 @@ def minimise(
     )
     if shared is not None:
         value, first = jax.vmap(value, (0, shared, 0)), jax.vmap(first)
-    total, parts = eqx.filter_eval_shape(value, params, data, key)
+    pools = data if callable(data) else lambda _: data
+    tenth, seen = 0, pools(0)
+    total, parts = eqx.filter_eval_shape(value, params, seen, key)
     zero = jnp.zeros(total.shape, float)
     sums = {"loss": zero, **{name: jnp.zeros(p.shape, p.dtype) for name, p in parts.items()}}
     carry = first(params)._replace(sums={**sums, "gradient": zero})
@@ -195,11 +198,14 @@ def minimise(
     ) as bar:
         while done < steps and not plateau:
             until = min(done + every, steps)
+            if 10 * done // steps != tenth:
+                tenth = 10 * done // steps
+                seen = pools(tenth)
             before = float(best_loss.mean())
             try:
                 end = jnp.asarray(until, jnp.int32)
                 carry, best, best_loss, means = _look(
-                    program, shared, carry, best, best_loss, end, data, key, paces
+                    program, shared, carry, best, best_loss, end, seen, key, paces
                 )
                 row = {name: float(part.mean()) for name, part in means.items()}
             except KeyboardInterrupt:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._kde import Field, over_stations
+from stitchflow._kde import Field, in_blocks, over_stations
 from stitchflow._networks import MLP, Chebyshev, PolarSeries
 from stitchflow._terms import Cloud, Positive, Term, changed, check_function, held
 from stitchflow._types import Scalar, check_hidden
@@ -198,7 +198,9 @@ class VectorKernel(Term):
 
 def _pairs(function: Callable, x: Float[Array, "s m d"], cloud: Cloud) -> Array:
     """`function(x, centres, weights)` of every marginal, in bounded memory."""
-    return over_stations(function, x.shape[1], cloud.centres.shape[1], x, *cloud)
+    n = cloud.centres.shape[1]
+    rows = lambda y, c, w: in_blocks(lambda some: function(some, c, w), y, n)
+    return over_stations(rows, x.shape[1], n, x, *cloud)
 
 
 def distances(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m n"]:

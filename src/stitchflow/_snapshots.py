@@ -91,10 +91,11 @@ class Snapshots:
                     f"{name} must have one entry per row ({n},), got {np.shape(column)}"
                 )
         order = np.argsort(t, kind="stable")
+        in_order = bool((np.diff(t) >= 0).all())
         times, index = np.unique(t[order], return_inverse=True)
         take = lambda column: None if column is None else np.asarray(column)[order]
         return Snapshots(
-            x=x[order],
+            x=x if in_order else x[order],  # a memory map stays one
             index=index,
             times=times,
             weights=_normalise(take(weights), index, n, order),

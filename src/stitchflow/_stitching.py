@@ -9,7 +9,9 @@ minimised over the particles, weights and bandwidth of the curve and the paramet
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -27,7 +29,7 @@ from stitchflow._flow import Flow, StitchedFlow
 from stitchflow._growth import Growth
 from stitchflow._kde import PAIR_BUDGET, leave_one_out_bandwidth, silverman
 from stitchflow._method import Fit, Method, Packed, check_data
-from stitchflow._observations import Observations
+from stitchflow._observations import POOL, Observations
 from stitchflow._optimise import Checkpoint, Optimiser, Optimum, minimise
 from stitchflow._packing import (
     energy_from,
@@ -39,6 +41,7 @@ from stitchflow._packing import (
     with_arrays,
 )
 from stitchflow._residual import VelocityResidual
+from stitchflow._sharding import Devices
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Entropy, Potential, Term
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
@@ -112,7 +115,8 @@ class Stitching(Method):
         batch = min(largest * times, max(method.batch or 0, 32))
         pairs = min(k * n * n, PAIR_BUDGET) + batch * n
         # A pass keeps about four pair arrays for its derivative; Adam two copies of all parameters.
-        floats = 4 * pairs + 2 * times * largest * data.dim + 8 * k * n * data.dim
+        held = min(times * largest * data.dim, POOL)
+        floats = 4 * pairs + 2 * held + 8 * k * n * data.dim
         return 4 * floats
 
     def describe(self, data: Snapshots) -> str:
@@ -132,14 +136,30 @@ class Stitching(Method):
         return f" and {more} for the energy alone" if more else ""
 
     def fit(
-        self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Checkpoint | None = None
+        self,
+        data: Snapshots,
+        key: KeyLike,
+        progress: bool,
+        checkpoint: Checkpoint | None = None,
+        devices: Sequence[Any] | None = None,
     ) -> Fit:
+        """With `devices`, particles and individuals are cut into one part for each of them."""
         seed = int(key) if isinstance(key, (int, np.integer)) else None
         method = self.resolved(data)
         start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
-        model, seen = method.model(data, start_key, energy_key), Observations.of(data)
+        if devices is None:
+            model, seen = method.model(data, start_key, energy_key), Observations.source(data)
+            optimum = method.train(model, seen, loop_key, data, progress, checkpoint)
+            return method._as_fit(optimum, data, seed)
+        parts = Devices(devices)
+        assert method.particles is not None, "settings are not resolved"
+        method = replace(method, particles=parts.multiple(method.particles))
+        curve, energy = method.model(data, start_key, energy_key)
+        model = parts.spread((curve, energy), [(curve.particles, 1), (curve.log_weights, 0)])
+        place = lambda seen: parts.spread(seen, [(seen.points, 1), (seen.weights, 1)])
+        seen = Observations.source(data, len(parts), place)
         optimum = method.train(model, seen, loop_key, data, progress, checkpoint)
-        return method._as_fit(optimum, data, seed)
+        return method._as_fit(replace(optimum, model=parts.whole(optimum.model)), data, seed)
 
     def fit_together(
         self, data: Snapshots, parts: list[Snapshots], key: Array, progress: bool
@@ -172,7 +192,7 @@ class Stitching(Method):
     def train(
         self,
         model: tuple[Curve, Energy],
-        seen: Observations,
+        seen: Observations | Callable[[int], Observations],
         key: Array,
         data: Snapshots,
         progress: bool,
@@ -207,7 +227,7 @@ class Stitching(Method):
         second = minimise(
             jax.tree_util.Partial(Stitching.energy_loss, self),
             energy,
-            (curve, seen),
+            (lambda tenth: (curve, seen(tenth))) if callable(seen) else (curve, seen),
             jax.vmap(jax.random.fold_in, (0, None))(key, 1)
             if together
             else jax.random.fold_in(key, 1),
@@ -369,13 +389,20 @@ def fit(
     *,
     progress: bool = True,
     checkpoint: Checkpoint | None = None,
+    devices: Sequence[Any] | None = None,
 ) -> Fit:
     """Fit a method to snapshots; the default is stitching with defaults that suit the data.
 
-    A `checkpoint` keeps the state of the fit on disk and resumes from it.
+    A `checkpoint` keeps the state of the fit on disk and resumes from it. `devices`, some of
+    `jax.devices()`, share one fit of stitching; with `jax.distributed` every process makes the
+    same call and gets the same result.
     """
     method = Stitching() if method is None else method
     if not isinstance(method, Method):
         raise TypeError(f"method must be one such as Stitching(), got {method!r}")
     as_key(key)
-    return method.fit(check_data(data), key, progress, checkpoint)
+    if devices is None:
+        return method.fit(check_data(data), key, progress, checkpoint)
+    if not isinstance(method, Stitching):
+        raise TypeError(f"devices: only stitching shares a fit among several, not {method.name}")
+    return method.fit(check_data(data), key, progress, checkpoint, devices)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stitchflow._mapped import mapped
 from stitchflow._snapshots import Snapshots
 
 
@@ -100,7 +101,8 @@ def _npz(path: Path, columns: Columns) -> dict[str, Any]:
         with np.load(path, allow_pickle=False) as file:
             for part, name in names.items():
                 if name in file.files:
-                    found[part] = file[name]
+                    large = mapped(path, name)
+                    found[part] = file[name] if large is None else large
                 elif part in asked:
                     listed = ", ".join(file.files) or "nothing"
                     raise ValueError(f"no array {name!r}; the file holds {listed}")
@@ -163,7 +165,8 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
     except ImportError:
         raise ValueError(f"{path}: reading it needs anndata; install stitchflow[anndata]") from None
     try:
-        adata = anndata.read_h5ad(path)
+        # Backed: the genes stay on disk, a fit needs one representation.
+        adata = anndata.read_h5ad(path, backed="r")
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: not a readable .h5ad file ({first})") from None
@@ -181,10 +184,11 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
     if key is None and rep != "X":
         listed = ", ".join(adata.obsm) or "nothing"
         raise ValueError(f"{path}: no representation {rep!r} in obsm, which holds {listed}")
-    x = adata.X if key is None else adata.obsm[key]
+    x = adata.to_memory().X if key is None else adata.obsm[key]
     x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)  # pyright: ignore
     t = _numbers(adata.obs[columns.time], f"{path}: obs[{columns.time!r}]")
     pick = lambda name: None if name is None else adata.obs[name].to_numpy()
+    adata.file.close()
     return {
         "x": x,
         "t": t,
