@@ -1,5 +1,7 @@
 """Consistency: carried clouds against closed forms."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -98,6 +100,20 @@ def test_individuals_are_different_ones_with_their_weights():
     np.testing.assert_allclose(weights[0], raw / raw.sum(), rtol=1e-6)
     np.testing.assert_allclose(np.sort(weights[1])[-2:], [0.5, 0.5], rtol=1e-6)
     assert set(back[1][np.asarray(weights[1]) > 0]) == {0, 1}
+
+
+def test_a_curve_settles_under_the_energy_that_carries_individuals():
+    rng, times = np.random.default_rng(0), [0.0, 0.5, 1.0]
+    clouds = [0.5 * rng.normal(size=(100, 1)) + 3.0 * np.exp(-t) for t in times]
+    data = sf.Snapshots.from_arrays(clouds, times)
+    method = sf.Stitching(particles=30, nodes=7, optimiser=sf.Optimiser(steps=100))
+    stages = lambda settling: sf.Consistency(steps=40, settling=settling, individuals=32)
+    loose, settled = (
+        sf.fit(data, replace(method, consistency=stages(n)), progress=False) for n in (0, 40)
+    )
+    assert (loose.steps, settled.steps) == (140, 180)
+    assert settled.energy.beta == loose.energy.beta, "the energy stays as it was"
+    assert sf.diagnose(settled).explained > sf.diagnose(loose).explained
 
 
 @pytest.mark.parametrize("bad", [{"weight": 0.0}, {"steps": -1}, {"individuals": 1}, {"rate": -1}])

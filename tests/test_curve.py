@@ -98,6 +98,7 @@ def test_assignment_is_optimal_and_blocks_stay_permutations(monkeypatch):
     got = _coupling.assignment(x, y, rng)
     assert cost[np.arange(60), got].sum() == pytest.approx(best)
     monkeypatch.setattr(_coupling, "EXACT_UP_TO", 16)
+    monkeypatch.setattr(_coupling, "BLOCK", 16)
     blocks = _coupling.assignment(x, y, rng)
     assert sorted(blocks) == list(range(60))
     assert cost[np.arange(60), blocks].sum() < cost[np.arange(60), rng.permutation(60)].sum()

@@ -76,6 +76,9 @@ def suited(method: Stitching, data: Snapshots) -> Stitching:
         consistency=replace(
             method.consistency,
             steps=choose(method.consistency.steps, refining),
+            settling=choose(
+                method.consistency.settling, choose(method.consistency.steps, refining) // 2
+            ),
             individuals=choose(method.consistency.individuals, round(np.clip(n / 8, 32, 96))),
         ),
         optimiser=replace(method.optimiser, steps=steps),

@@ -26,12 +26,14 @@ class Consistency(eqx.Module):
     """How far carried clouds are from seen ones, on random individuals of a few times.
 
     `weight` is its share of the objective, over `steps` steps whose rate rises to `rate` (0: no
-    second stage). `individuals` of each of at most `times` neighbouring snapshots are carried by
+    second stage), after which the curve alone settles under the energy found for `settling` more.
+    `individuals` of each of at most `times` neighbouring snapshots are carried by
     `moves` steps a gap, and by more over fewer, longer gaps. None leaves a choice to the data.
     """
 
     weight: float = eqx.field(static=True, default=100.0)
     steps: int | None = eqx.field(static=True, default=None)
+    settling: int | None = eqx.field(static=True, default=None)
     rate: float = eqx.field(static=True, default=1e-2)
     individuals: int | None = eqx.field(static=True, default=None)
     moves: int = eqx.field(static=True, default=6)
@@ -40,8 +42,9 @@ class Consistency(eqx.Module):
     def __check_init__(self) -> None:
         check_number(self.weight, "weight", 0.0, open_low=True)
         check_number(self.rate, "rate", 0.0, open_low=True)
-        if self.steps is not None:
-            check_count(self.steps, "steps", 0)
+        for name in ("steps", "settling"):
+            if getattr(self, name) is not None:
+                check_count(getattr(self, name), name, 0)
         if self.individuals is not None:
             check_count(self.individuals, "individuals", 2)
         check_count(self.moves, "moves")
@@ -50,6 +53,11 @@ class Consistency(eqx.Module):
     @property
     def optimiser(self) -> Optimiser:
         return Optimiser(steps=self.steps, learning_rate=self.rate, warmup=0.1)
+
+    @property
+    def settler(self) -> Optimiser:
+        """The curve is good already: smaller steps."""
+        return Optimiser(steps=self.settling, learning_rate=0.3 * self.rate)
 
     def __call__(self, energy: Energy, data: Observations, key: Array) -> Scalar:
         choose, draw, noise = jax.random.split(key, 3)

@@ -10,21 +10,22 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-# An exact assignment of this many points takes about a second; above it, random blocks.
-EXACT_UP_TO = 2048
+# An exact assignment of this many points takes about a second; above it, random blocks, whose
+# cost grows with the cube of their size.
+EXACT_UP_TO, BLOCK = 2048, 1024
 
 
 def assignment(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The permutation of y's rows that minimises the summed squared distance to x's rows.
 
-    Exact up to `EXACT_UP_TO` points; above, exact within random blocks of that size.
+    Exact up to `EXACT_UP_TO` points; above, exact within random blocks.
     """
     n = len(x)
     if n <= EXACT_UP_TO:
         return linear_sum_assignment(cdist(x, y, "sqeuclidean"))[1]
     order_x, order_y = rng.permutation(n), rng.permutation(n)
     result = np.empty(n, dtype=int)
-    for block in np.array_split(np.arange(n), -(-n // EXACT_UP_TO)):
+    for block in np.array_split(np.arange(n), -(-n // BLOCK)):
         rows, columns = order_x[block], order_y[block]
         cost = cdist(x[rows], y[columns], "sqeuclidean")
         result[rows] = columns[linear_sum_assignment(cost)[1]]

@@ -75,8 +75,9 @@ class Optimum:
     seconds: float
 
     def then(self, other: Optimum, model: Any) -> Optimum:
-        """Two minimisations in a row as one; the second's history keeps its own steps."""
-        history = {f"{name}/2": values for name, values in other.history.items()}
+        """Two minimisations in a row as one; the later one's history keeps its own steps."""
+        stage = 2 + sum(name.startswith("step/") for name in self.history)
+        history = {f"{name}/{stage}": values for name, values in other.history.items()}
         words = f"{self.status.message}, then {other.status.message}"
         return Optimum(
             model,

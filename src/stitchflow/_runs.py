@@ -31,7 +31,7 @@ from stitchflow._tables import Columns, DataFile, read_table
 from stitchflow._terms import Entropy, Potential
 
 PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
-LATER = "checkpoint-energy.npz"
+LATER = ("checkpoint-energy.npz", "checkpoint-curve.npz")
 
 
 def keep_compilations() -> None:
@@ -189,7 +189,8 @@ def fit_file(
     save(result, out, overwrite=True)
     if result.status.ok:  # an interrupted fit goes on from here with --resume
         checkpoint.path.unlink(missing_ok=True)
-        (out / LATER).unlink(missing_ok=True)
+        for name in LATER:
+            (out / name).unlink(missing_ok=True)
     return result
 
 
@@ -214,7 +215,7 @@ def _open_run(out: Path, started: dict[str, Any], resume: bool, overwrite: bool)
         if before != json.loads(json.dumps(started)):
             raise ValueError(f"--resume: {out} was started with other data or settings")
         return
-    mine = (PLAN, SPLIT, CHECKPOINT, LATER, HEADER)
+    mine = (PLAN, SPLIT, CHECKPOINT, *LATER, HEADER)
     if not overwrite and any((out / name).exists() for name in mine):
         raise ValueError(f"--out {out} already holds a run; pass --overwrite or --resume")
     out.mkdir(parents=True, exist_ok=True)

@@ -132,8 +132,8 @@ class Stitching(Method):
 
     @property
     def _refining(self) -> str:
-        more = self.consistency.steps
-        return f" and {more} for the energy alone" if more else ""
+        more, last = self.consistency.steps, self.consistency.settling
+        return f", {more} for the energy alone, {last} for the curve alone" if more else ""
 
     def fit(
         self,
@@ -175,7 +175,7 @@ class Stitching(Method):
         weights = jnp.stack([Observations.of(part).weights for part in parts])
         seen = eqx.tree_at(lambda o: o.weights, Observations.of(data), weights)
         keys = jax.random.split(loop_key, len(parts))
-        optimum = method.train(model, seen, keys, data, progress, together=True)
+        optimum = method.train(model, lambda _: seen, keys, data, progress, together=True)
         member = lambda i: jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, optimum.model)
         return [
             method._as_fit(replace(optimum, model=member(i)), part, None)
@@ -192,20 +192,20 @@ class Stitching(Method):
     def train(
         self,
         model: tuple[Curve, Energy],
-        seen: Observations | Callable[[int], Observations],
+        seen: Callable[[int], Observations],
         key: Array,
         data: Snapshots,
         progress: bool,
         checkpoint: Checkpoint | None = None,
         together: bool = False,
     ) -> Optimum:
-        """Curve and energy by the boxed objective; then the energy alone, made consistent.
+        """Curve and energy by the boxed objective; the energy made consistent; the curve settled.
 
         `together`: arrays of the model and keys have a leading axis of members.
         """
         own = None
         if together:  # members differ in the weights of the individuals alone
-            nothing, absent = jax.tree.map(lambda _: None, seen), lambda leaf: leaf is None
+            nothing, absent = jax.tree.map(lambda _: None, seen(0)), lambda leaf: leaf is None
             own = eqx.tree_at(lambda o: o.weights, nothing, 0, is_leaf=absent)
         # Bound methods compare by identity; this compares by settings, so that fits share programs.
         first = minimise(
@@ -224,21 +224,42 @@ class Stitching(Method):
         if not self.consistency.steps or not first.status.ok:
             return first
         curve, energy = first.model
+        later = lambda stage: (
+            jax.vmap(jax.random.fold_in, (0, None))(key, stage)
+            if together
+            else jax.random.fold_in(key, stage)
+        )
+        saved = lambda name: None if checkpoint is None else checkpoint.following(name)
+        beside = lambda part: lambda tenth: (part, seen(tenth))
         second = minimise(
             jax.tree_util.Partial(Stitching.energy_loss, self),
             energy,
-            (lambda tenth: (curve, seen(tenth))) if callable(seen) else (curve, seen),
-            jax.vmap(jax.random.fold_in, (0, None))(key, 1)
-            if together
-            else jax.random.fold_in(key, 1),
+            beside(curve),
+            later(1),
             self.consistency.optimiser,
             STEPS,
             progress,
             label="consistency",
-            checkpoint=None if checkpoint is None else checkpoint.following("energy"),
+            checkpoint=saved("energy"),
             shared=(0, own) if together else None,
         )
-        return first.then(second, (curve, second.model))
+        both = first.then(second, (curve, second.model))
+        if not self.consistency.settling or not second.status.ok:
+            return both
+        third = minimise(
+            jax.tree_util.Partial(Stitching.curve_loss, self),
+            curve,
+            beside(second.model),
+            later(2),
+            self.consistency.settler,
+            STEPS,
+            progress,
+            label="settling",
+            checkpoint=saved("curve"),
+            pace=lambda ones: _slowed((ones, None), self.pace(data))[0],
+            shared=(0, own) if together else None,
+        )
+        return both.then(third, (third.model, second.model))
 
     def _as_fit(self, optimum: Optimum, data: Snapshots, seed: int | None) -> Fit:
         curve, energy = optimum.model
@@ -375,8 +396,15 @@ class Stitching(Method):
         total = self.consistency.weight * apart + self.residual.weight * residual
         return total, {"consistency": apart, "residual": residual}
 
+    def curve_loss(
+        self, curve: Curve, data: tuple[Energy, Observations], key: Array
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        """The boxed objective of a curve under a fixed energy."""
+        energy, seen = data
+        return self.loss((curve, energy), seen, key)
 
-def _slowed(paces: tuple[Curve, Energy], share: float) -> tuple[Curve, Energy]:
+
+def _slowed(paces: tuple[Curve, Any], share: float) -> tuple[Curve, Any]:
     """Particles step by a share of the motion there is, lest steps drown it."""
     curve, energy = paces
     return eqx.tree_at(lambda c: c.particles, curve, curve.particles * share), energy
