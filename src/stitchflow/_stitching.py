@@ -57,6 +57,10 @@ NARROWEST = 0.5
 # kernels as wide as the cloud, and draws from them are nowhere near anybody.
 WIDEST = 0.35
 
+# A curve settles under an energy that leaves no more than this share of its motion unexplained;
+# one that another law drives is better left where the individuals put it.
+LOOSE = 0.5
+
 
 @dataclass(frozen=True)
 class Stitching(Method):
@@ -244,7 +248,9 @@ class Stitching(Method):
             shared=(0, own) if together else None,
         )
         both = first.then(second, (curve, second.model))
-        if not self.consistency.settling or not second.status.ok:
+        one = jax.tree.map(lambda a: a[0] if eqx.is_array(a) else a, curve) if together else curve
+        unexplained = second.history["residual"][-1] / one.speed**2
+        if not self.consistency.settling or not second.status.ok or unexplained > LOOSE:
             return both
         third = minimise(
             jax.tree_util.Partial(Stitching.curve_loss, self),
