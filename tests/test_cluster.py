@@ -56,7 +56,7 @@ def address():
         processes=False,
         protocol="tcp://",
         host="127.0.0.1",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
     ) as cluster:
         yield cluster.scheduler_address
 
@@ -169,10 +169,9 @@ def test_cross_validation_is_the_same_there_and_each_fit_arrives_once(address, t
     assert len([json.loads(line) for line in lines.read_text().splitlines()]) == len(here)
 
 
-def test_a_failing_fit_stops_a_cross_validation(address):
-    wrong = sf.Stitching(particles=8, nodes=4, energy=sf.Potential(lambda x: 1 / 0))
-    with pytest.raises(ZeroDivisionError):
-        sf.cross_validate(moving(), [wrong], leave_out=[1.0], cluster=address, progress=False)
+def test_a_failure_stops_a_cross_validation(address):
+    with pytest.raises(ValueError, match="magic"):
+        sf.cross_validate(moving(), ["nearest"], metrics=["magic"], cluster=address, progress=False)
 
 
 VICTIM = 7
@@ -233,7 +232,7 @@ def test_workers_take_over_the_settings_and_leave_with_a_killed_parent(tmp_path)
     script.write_text(SCRIPT)
     parent = subprocess.Popen([sys.executable, str(script), str(told)])
     try:
-        wait_until(told.exists, 120.0)
+        wait_until(told.exists, 600.0)
         worker, threads, double = told.read_text().split()
         assert int(threads) == len(os.sched_getaffinity(0))
         assert double == "True"
@@ -241,7 +240,7 @@ def test_workers_take_over_the_settings_and_leave_with_a_killed_parent(tmp_path)
     finally:
         parent.kill()
         parent.wait()
-    wait_until(lambda: not Path(f"/proc/{worker}").exists(), 30.0)
+    wait_until(lambda: not Path(f"/proc/{worker}").exists(), 60.0)
 
 
 def wait_until(holds, seconds: float) -> None:

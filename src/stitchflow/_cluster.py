@@ -184,7 +184,7 @@ def _local(workers: int) -> Iterator[Any]:
             threads_per_worker=1,  # one fit at a time in a process
             env={"NPROC": str(max(1, _cores() // workers))},  # the threads of XLA's pool
             memory_limit=0,  # a fit holds nothing that could be spilled: limits only stop it
-            dashboard_address=None,  # pyright: ignore
+            dashboard_address="127.0.0.1:0",  # any free port: clusters may run side by side
         ) as cluster:
             yield cluster
     finally:
