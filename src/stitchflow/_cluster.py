@@ -173,11 +173,9 @@ def _open(cluster: int | str, stack: ExitStack) -> tuple[Any, dict[str, Any]]:
 @contextmanager
 def _local(workers: int) -> Iterator[Any]:
     """Workers on this machine, which leave with this process however it ends."""
-    import dask.config
     from distributed import LocalCluster
 
-    # Dask sets these in this process too, before it starts another.
-    lent = set(dask.config.get("distributed.nanny.pre-spawn-environ")) - set(os.environ)
+    before, lent = set(os.environ), set()
     try:
         with LocalCluster(
             n_workers=workers,
@@ -186,6 +184,7 @@ def _local(workers: int) -> Iterator[Any]:
             memory_limit=0,  # a fit holds nothing that could be spilled: limits only stop it
             dashboard_address="127.0.0.1:0",  # any free port: clusters may run side by side
         ) as cluster:
+            lent = set(os.environ) - before  # Dask sets for workers what it sets here first
             yield cluster
     finally:
         for name in lent:
