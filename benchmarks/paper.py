@@ -5,9 +5,11 @@ a folder of its own.
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
+from stitchflow._runs import keep_compilations
 from stitchflow.bench import paper, write_report
 
 ROOT = Path(__file__).parents[1]
@@ -17,10 +19,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="four tasks, one seed")
     parser.add_argument("--draw", action="store_true", help="only tables and figures")
+    parser.add_argument(
+        "--cluster", default=os.cpu_count(), help="local workers, or the address of a scheduler"
+    )
     chosen = parser.parse_args()
+    keep_compilations()
     results = ROOT / ("build/paper-quick" if chosen.quick else "results")
     docs = results if chosen.quick else ROOT / "docs"
-    failures = [] if chosen.draw else paper(results, quick=chosen.quick)
+    failures = []
+    if not chosen.draw:
+        cluster = int(chosen.cluster) if str(chosen.cluster).isdigit() else chosen.cluster
+        failures = paper(results, quick=chosen.quick, cluster=cluster)
     page = write_report(results, docs)
     print(f"wrote {page}")
     for failure in failures:

@@ -1,12 +1,6 @@
 """The benchmark: its lists, its scores against known energies, its lines and its page."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -191,37 +185,10 @@ def test_every_table_has_its_trivial_rows():
 def test_interrupted_papers_go_on(tmp_path, monkeypatch):
     """The second call finds the run of the first and adds nothing."""
     monkeypatch.setattr(paper_module, "paper_runs", lambda quick: [Run("wavy-valley", "nearest")])
-    assert paper_module.paper(tmp_path, workers=1) == []
+    assert paper_module.paper(tmp_path) == []
     size = (tmp_path / "paper.jsonl").stat().st_size
-    assert paper_module.paper(tmp_path, workers=1) == []
+    assert paper_module.paper(tmp_path) == []
     assert (tmp_path / "paper.jsonl").stat().st_size == size
-
-
-def test_a_worker_leaves_when_its_parent_is_killed():
-    """A real process, a real SIGKILL: nobody is left to write unseen."""
-    words = (
-        "import multiprocessing, os, time\n"
-        "from stitchflow.bench._paper import _leave_with\n"
-        "if __name__ == '__main__':\n"
-        "    context = multiprocessing.get_context('fork')\n"
-        "    child = context.Process(target=_leave_with, args=(os.getpid(),))\n"
-        "    child.start()\n"
-        "    print(child.pid, flush=True)\n"
-        "    time.sleep(60)\n"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    child = int(parent.stdout.readline())
-    os.kill(child, 0)
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    for _ in range(50):
-        if not Path(f"/proc/{child}").exists():
-            return
-        time.sleep(0.1)
-    os.kill(child, signal.SIGKILL)
-    pytest.fail("the worker outlived its parent")
 
 
 def test_the_page_is_made_from_lines_alone(tmp_path):

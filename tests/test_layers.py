@@ -8,6 +8,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "stitchflow"
 LAYERS = [
     {"_types", "_status"},
     {
+        "_cluster",
         "_units",
         "_snapshots",
         "_mapped",

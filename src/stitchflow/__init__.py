@@ -3,6 +3,7 @@
 from importlib.metadata import version as _version
 
 from stitchflow import datasets, metrics, pl, tl
+from stitchflow._cluster import run_all
 from stitchflow._consistency import Consistency
 from stitchflow._crossval import CrossValidation, cross_validate
 from stitchflow._curve import Curve
@@ -77,6 +78,7 @@ __all__ = [
     "load",
     "metrics",
     "pl",
+    "run_all",
     "silverman",
     "tl",
 ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
+from stitchflow._cluster import ClusterLike, check_cluster, run_all
 from stitchflow._evaluate import as_text, evaluate
 from stitchflow._method import Method, check_data
 from stitchflow._methods import METHODS
@@ -49,6 +50,31 @@ class Fold:
     train: Snapshots
     test: Snapshots
     protocols: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One fit of one fold, which may stand for several seeds."""
+
+    fold: Fold
+    name: str
+    method: Method
+    seeds: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"without {self.fold.left_out}: {self.name}"
+
+    def score(self, metrics: Sequence[str], key: KeyLike) -> list[FoldScore]:
+        fold, found = self.fold, fit(self.fold.train, self.method, self.seeds[0], progress=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            rows = evaluate(found, fold.test, metrics=metrics, protocols=fold.protocols, key=key)
+        cost = {"seconds_train": found.seconds, "steps": found.steps}
+        return [
+            FoldScore(self.name, seed, fold.left_out, **asdict(row), **cost)
+            for seed in self.seeds
+            for row in rows
+        ]
 
 
 class CrossValidation(list[FoldScore]):
@@ -140,6 +166,8 @@ def cross_validate(
     metrics: Sequence[str] = ("w1", "w2", "energy_distance"),
     pca: int | None = None,
     key: KeyLike = 0,
+    cluster: ClusterLike = None,
+    arrived: Callable[[list[FoldScore]], Any] | None = None,
     progress: bool = True,
 ) -> CrossValidation:
     """Fit every method without some of the data and score it there.
@@ -149,44 +177,40 @@ def cross_validate(
     where an entry may be several times; "groups" leaves out every group in turn, judged by all
     protocols. `methods` are names or objects; by default `stitching`, `stitching-varying` and the
     two trivial ones. `pca` projects on that many principal components of the training individuals
-    alone. Draws are the same for all methods.
+    alone. Draws are the same for all methods. `cluster` as in `run_all`: fits here, on so many
+    local workers, or on a Dask cluster. `arrived` is called with the scores of each fit, once.
     """
     check_data(data)
+    check_cluster(cluster)
     chosen = [_method(entry) for entry in (COMPARED if methods is None else methods)]
     if not chosen:
         raise ValueError("methods must name at least one method")
     seeds = [check_count(seed, "seeds", 0) for seed in seeds]
+    if not seeds:
+        raise ValueError("seeds must hold at least one seed")
     folds = list(folds_of(data, leave_out, key))
     if pca is not None:
         check_count(pca, "pca")
         if pca > data.dim:
             raise ValueError(f"pca must be at most the {data.dim} dimensions there are, got {pca}")
         folds = [_projected(fold, pca) for fold in folds]
-    scores = CrossValidation()
-    jobs = [(fold, *named, seed) for fold in folds for named in chosen for seed in seeds]
-    done: dict[tuple[str, str], Any] = {}
-    bar = tqdm(jobs, desc="cross-validate", unit="fit", disable=not progress, leave=False)
-    for fold, name, method, seed in bar:
-        bar.set_postfix_str(f"without {fold.left_out}: {name}", refresh=True)
-        if name in TRIVIAL and (fold.left_out, name) in done:  # no seed in them
-            found = done[fold.left_out, name]
-        else:
-            found = done[fold.left_out, name] = fit(fold.train, method, seed, progress=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExtrapolationWarning)
-            rows = evaluate(found, fold.test, metrics=metrics, protocols=fold.protocols, key=key)
-        scores.extend(
-            FoldScore(
-                name,
-                seed,
-                fold.left_out,
-                **asdict(row),
-                seconds_train=found.seconds,
-                steps=found.steps,
-            )
-            for row in rows
-        )
-    return scores
+    trials = [
+        Trial(fold, name, method, part)
+        for fold in folds
+        for name, method in chosen
+        for part in ([tuple(seeds)] if name in TRIVIAL else [(seed,) for seed in seeds])
+    ]
+    found: dict[Trial, list[FoldScore]] = {}
+    judge = partial(Trial.score, metrics=metrics, key=key)
+    for trial, rows in run_all(
+        judge, trials, cluster=cluster, label="cross-validate", progress=progress
+    ):
+        if isinstance(rows, Exception):
+            raise rows
+        found[trial] = rows
+        if arrived is not None:
+            arrived(rows)
+    return CrossValidation(row for trial in trials for row in found[trial])
 
 
 def _method(entry: str | Method) -> tuple[str, Method]:

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from stitchflow._crossval import CrossValidation
+from stitchflow._crossval import FoldScore
 from stitchflow._energy import Energy
 from stitchflow._evaluate import Scores, evaluate
 from stitchflow._io import HEADER, load, save, write_atomically
@@ -292,7 +292,7 @@ def json_rows(
     ]
 
 
-def crossval_rows(scores: CrossValidation) -> list[dict[str, Any]]:
+def crossval_rows(scores: Sequence[FoldScore]) -> list[dict[str, Any]]:
     """Cross-validation scores as the lines of a results file."""
     from stitchflow import __version__
 

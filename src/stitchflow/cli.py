@@ -208,6 +208,9 @@ def crossval(
     id_key: IdKey = None,
     group_key: GroupKey = None,
     pca: Annotated[int | None, typer.Option(help="components, without what is left out")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="local workers, or a Dask scheduler", metavar="N|ADDRESS")
+    ] = None,
     json: JsonFile = None,
     plot: Annotated[Path | None, typer.Option(help="a chart", metavar="FILE.png")] = None,
 ) -> None:
@@ -241,10 +244,10 @@ def crossval(
             leave_out=left,
             seeds=[int(seed) for seed in whole],
             pca=pca,
+            cluster=int(cluster) if cluster and cluster.isdigit() else cluster,
+            arrived=None if json is None else lambda rows: append_json(json, crossval_rows(rows)),
             progress=sys.stderr.isatty(),
         )
-    if json is not None:
-        append_json(json, crossval_rows(scores))
     if plot is not None:
         from stitchflow import pl
 

@@ -7,19 +7,17 @@ on where it stopped, and a second one only makes what version, settings or data 
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import os
-import threading
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
 
-from stitchflow._runs import append_json, keep_compilations
-from stitchflow.bench._pictures import picture_of, picture_path, write_picture
+from stitchflow._cluster import ClusterLike, run_all
+from stitchflow._runs import append_json
+from stitchflow.bench._pictures import Arrays, picture_of, picture_path, write_picture
 from stitchflow.bench._runs import Run, is_done, read_lines
 from stitchflow.bench._tasks import TASKS
 
@@ -52,77 +50,76 @@ def on_same_data(runs: Iterable[Run]) -> list[list[Run]]:
     return list(groups.values())
 
 
-def paper(folder: Path, *, quick: bool = False, workers: int | None = None) -> list[str]:
-    """Carry out what is missing in `folder` and return what failed, one line each."""
+def paper(folder: Path, *, quick: bool = False, cluster: ClusterLike = None) -> list[str]:
+    """Carry out what is missing in `folder` and return what failed, one line each.
+
+    Only this process writes there, so that the workers of a `cluster` may be anywhere.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    groups = on_same_data(paper_runs(quick))
-    workers = workers or max(1, min(len(groups), os.cpu_count() or 1))
+    stored = read_lines(folder / LINES)
+    batches = [Batch.of(runs, stored) for runs in on_same_data(paper_runs(quick))]
     failures: list[str] = []
-    # A fresh interpreter per worker: JAX does not survive a fork. One core each, since many small
-    # fits side by side do more than one fit on all cores.
-    context = multiprocessing.get_context("spawn")
-    turn = context.Value("i", 0)
-    with ProcessPoolExecutor(workers, context, _settle, (turn,)) as pool:
-        jobs = {pool.submit(_all, group, folder): group for group in groups}
-        bar = tqdm(total=sum(map(len, groups)), desc="paper", unit="run")
-        try:
-            for job in as_completed(jobs):
-                for run, words in zip(jobs[job], _outcome(job, jobs[job]), strict=True):
-                    if words.startswith("failed"):
-                        failures.append(f"{run}: {words}")
-                    bar.write(f"{time.strftime('%H:%M:%S')}  {run}: {words}")
-                    bar.update()
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    for batch, found in run_all(Batch.carry_out, batches, cluster=cluster, label="paper"):
+        if isinstance(found, Exception):  # a worker that died must not lose the others
+            found = [Outcome.of(found)] * len(batch.runs)
+        for run, outcome in zip(batch.runs, found, strict=True):
+            outcome.write(run, folder)
+            if outcome.failed:
+                failures.append(f"{run}: {outcome.words}")
+            tqdm.write(f"{time.strftime('%H:%M:%S')}  {run}: {outcome.words}")
     return failures
 
 
-def _outcome(job: Any, group: list[Run]) -> list[str]:
-    try:
-        return job.result()
-    except Exception as error:  # a worker that died must not lose the others
-        return [f"failed: {type(error).__name__}: {error}"] * len(group)
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run: words for the terminal, lines, and a picture's arrays."""
+
+    words: str
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    picture: Arrays | None = None
+    failed: bool = False
+
+    @staticmethod
+    def of(error: Exception) -> Outcome:
+        return Outcome(f"failed: {type(error).__name__}: {error}", failed=True)
+
+    def write(self, run: Run, folder: Path) -> None:
+        if self.picture is not None:
+            write_picture(picture_path(folder / PICTURES, run), self.picture)
+        if self.rows:  # last: they say that the run is done
+            append_json(folder / LINES, self.rows)
 
 
-def _settle(turn: Any) -> None:
-    """One core and the shared store of compiled programs for this worker."""
-    with turn.get_lock():
-        place, turn.value = turn.value, turn.value + 1
-    if hasattr(os, "sched_setaffinity"):
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[place % len(cores)]})
-    keep_compilations()
-    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+@dataclass(frozen=True)
+class Batch:
+    """Runs on the same data, with the lines that are stored of them."""
 
+    runs: list[Run]
+    stored: list[dict[str, Any]]
 
-def _leave_with(parent: int) -> None:
-    """End this worker when its parent is gone, lest it go on writing unseen."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
+    @staticmethod
+    def of(runs: list[Run], stored: list[dict[str, Any]]) -> Batch:
+        names = {(run.task, run.method, run.seed) for run in runs}
+        known = [row for row in stored if (row["task"], row["method"], row["seed"]) in names]
+        return Batch(runs, known)
 
+    def __str__(self) -> str:
+        return str(self.runs[0])
 
-def _all(group: list[Run], folder: Path) -> list[str]:
-    return [_one(run, folder) for run in group]
+    def carry_out(self) -> list[Outcome]:
+        return [self._attempt(run) for run in self.runs]
 
+    def _attempt(self, run: Run) -> Outcome:
+        try:
+            return self._carry_out(run)
+        except Exception as error:  # one failed run must not lose the others
+            return Outcome.of(error)
 
-def _one(run: Run, folder: Path) -> str:
-    try:
-        return _carry_out(run, folder)
-    except Exception as error:  # one failed run must not lose the others
-        return f"failed: {type(error).__name__}: {error}"
-
-
-def _carry_out(run: Run, folder: Path) -> str:
-    prepared = run.prepare()
-    lines = folder / LINES
-    if is_done(prepared.identity, read_lines(lines)):
-        return "there already"
-    fit, rows = prepared.carry_out()
-    picture = picture_of(prepared, fit)
-    if picture is not None:
-        write_picture(picture_path(folder / PICTURES, run), picture)
-    append_json(lines, rows)
-    train, total = rows[0]["seconds_train"], rows[0]["seconds_total"]
-    return f"{fit.status}; {train:.0f} s training, {total:.0f} s in all"
+    def _carry_out(self, run: Run) -> Outcome:
+        prepared = run.prepare()
+        if is_done(prepared.identity, self.stored):
+            return Outcome("there already")
+        fit, rows = prepared.carry_out()
+        train, total = rows[0]["seconds_train"], rows[0]["seconds_total"]
+        words = f"{fit.status}; {train:.0f} s training, {total:.0f} s in all"
+        return Outcome(words, rows, picture_of(prepared, fit))
