@@ -30,21 +30,25 @@ class Cells(NamedTuple):
     def of(adata: Any, key_added: str) -> Cells:
         params = params_of(adata, key_added)
         x = representation(adata, params["use_rep"])
-        return Cells(
-            load(adata, key_added), params["use_rep"], x, times(adata, params["time_key"])
-        )
+        return Cells(load(adata, key_added), params["use_rep"], x, times(adata, params["time_key"]))
 
     def at(self, when: float) -> np.ndarray:
         """Rows of the observed time nearest to `when`."""
         seen = np.unique(self.t)
         return np.flatnonzero(self.t == seen[np.abs(seen - when).argmin()])
 
-    def stops(self, start: float, end: float) -> np.ndarray:
-        """From start to end through the observed times between."""
-        seen = self.fit.times
-        between = seen[(seen > min(start, end)) & (seen < max(start, end))]
-        path = np.unique([start, *between, end])
-        return path if end >= start else path[::-1]
+    def path(self, start: float, wanted: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Times from start on, through the observed ones, and where among them `wanted` are.
+
+        All of `wanted` lie on one side of the start.
+        """
+        ends, seen = [start, *wanted], self.fit.times
+        between = seen[(seen > min(ends)) & (seen < max(ends))]
+        path, places = np.unique([*ends, *between], return_inverse=True)
+        places = places[1 : len(ends)]
+        if min(wanted) >= start:
+            return path, places
+        return path[::-1], len(path) - 1 - places
 
     def starts(self, rows: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
         """(time, places in `rows`) of the cells that start together."""
@@ -89,9 +93,11 @@ def forward(fit: Fit, x0: np.ndarray, path: np.ndarray, key: KeyLike) -> np.ndar
 
 
 def backward(fit: Fit, x0: np.ndarray, path: np.ndarray) -> np.ndarray:
-    """The probability flow, which has no noise and so runs back in time."""
+    """The probability flow of the fitted marginals, which has no noise and so runs back in time."""
     if len(path) == 1:
         return x0[None]
+    if isinstance(fit.flow, StitchedFlow):
+        return np.asarray(fit.flow.transport(x0, path))
     return np.asarray(fit.flow.simulate(x0, path, ode=True))
 
 
@@ -125,11 +131,9 @@ def simulate(
         )
     clouds = np.empty((len(wanted), draws, len(rows), seen.x.shape[1]), np.float32)
     for i, (start, places) in enumerate(seen.starts(rows)):
-        path = np.unique([start, *wanted])
-        path = path if (wanted >= start).all() else path[::-1]
+        path, stops = seen.path(start, wanted)
         step = jax.random.fold_in(as_key(key), i)
-        rolled = seen.roll(rows[places], path, draws, step)
-        clouds[:, :, places] = rolled[[list(path).index(t) for t in wanted]]
+        clouds[:, :, places] = seen.roll(rows[places], path, draws, step)[stops]
     names = np.asarray(adata.obs_names)[rows]
     particle = np.arange(draws * len(rows))
     obs = {

@@ -23,7 +23,7 @@ def landing(points: np.ndarray, cells: np.ndarray, neighbours: int) -> csr_array
     if len(fine) < len(points):
         lost = len(points) - len(fine)
         warnings.warn(f"{lost} of {len(points)} simulated cells escaped", stacklevel=3)
-    near = KDTree(cells).query(points[fine], [*range(1, k + 1)])[1]
+    near = np.reshape(KDTree(cells).query(points[fine], k)[1], (-1, k))
     rows = np.repeat(fine, k)
     shares = np.full(rows.size, 1.0 / k)
     return csr_array((shares, (rows, near.ravel())), shape=(len(points), len(cells)))
@@ -69,7 +69,7 @@ def ends(
     found = np.empty((len(rows), len(labels.names)))
     for i, (start, places) in enumerate(seen.starts(rows)):
         step = jax.random.fold_in(as_key(key), i)
-        path = seen.stops(start, end)
+        path, _ = seen.path(start, [end])
         points = seen.roll(rows[places], path, draws, step, shift)[-1]
         shares = labels.among(seen, points.reshape(-1, points.shape[-1]), end, neighbours)
         with warnings.catch_warnings():
@@ -140,12 +140,15 @@ def ancestors(
     if not len(before) or max(before) >= first:
         raise ValueError(f"times must be before the cells' own, of which the first is {first:g}")
     wanted = np.unique(before)[::-1]
-    shares, table = np.zeros(adata.n_obs), np.zeros((len(wanted), len(labels.names) if labels else 0))
+    shares, table = (
+        np.zeros(adata.n_obs),
+        np.zeros((len(wanted), len(labels.names) if labels else 0)),
+    )
     for start, places in seen.starts(rows):
-        path = np.unique([*wanted, *seen.stops(start, wanted[-1])])[::-1]
-        carried = seen.roll(rows[places], path, 1, 0)[:, 0]
-        for i, when in enumerate(wanted):
-            points, near = carried[list(path).index(when)], seen.at(when)
+        path, stops = seen.path(start, wanted)
+        carried = seen.roll(rows[places], path, 1, 0)[stops, 0]
+        for i, (when, points) in enumerate(zip(wanted, carried, strict=True)):
+            near = seen.at(when)
             shares[near] += landing(points, seen.x[near], neighbours).sum(axis=0) / len(rows)
             if labels is not None:
                 found = labels.among(seen, points, when, neighbours)
