@@ -90,7 +90,7 @@ def chosen(adata: Any, cells: Any, name: str = "cells") -> np.ndarray:
     else:
         rows = adata.obs_names.get_indexer(given.astype(str))
         if (rows < 0).any():
-            absent = given[rows < 0][0]
+            absent = str(given[rows < 0][0])
             raise KeyError(f"{name}: {absent!r} is not among adata.obs_names")
     if not rows.size:
         raise ValueError(f"{name} chooses no cell")

@@ -231,7 +231,7 @@ def _transport(curve: Curve, x: Array, stops: Array, interval: Array) -> Float[A
         a, b, j = entry
         velocity = (places[j + 1] - places[j]) / curve.steps[j]
 
-        def field(t: Array, y: Array, _: Any) -> Array:
+        def field(t: Any, y: Array, _: Any) -> Array:
             share = (t - nodes[j]) / curve.steps[j]
             mixed = (1.0 - share) * logits[j] + share * logits[j + 1]
             moved = curve.kde(places[j] + (t - nodes[j]) * velocity, mixed).field(y, velocity)
