@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from cells import anndata, frame
 
 import stitchflow as sf
+from cells import anndata, frame
 
 QUICK = sf.Stitching(
     particles=60,
@@ -17,7 +17,7 @@ QUICK = sf.Stitching(
 
 @pytest.fixture(scope="module")
 def embryoid(data_folder):
-    """100 cells a day with an early and a late group of the last one, as CellRank's ends."""
+    """100 cells a day; the halves of the last day are CellRank's ends."""
     stored, rng = np.load(data_folder / "eb5.npz"), np.random.default_rng(0)
     days = (rng.permutation(np.flatnonzero(stored["t"] == day))[:100] for day in range(5))
     rows = np.concatenate(list(days))
