@@ -52,7 +52,8 @@ def test_results_are_written_where_scverse_looks(adata, method, tmp_path):
 
 
 def test_the_reopened_file_alone_answers(adata, tmp_path):
-    fit = sf.tl.fit(adata, "day", method=TINY, test_fraction=0.3, progress=False)
+    shown = {"weight_key": "w", "test_fraction": 0.3, "progress": False}
+    fit = sf.tl.fit(adata, "day", method=TINY, **shown)
     scores = sf.tl.score(adata, metrics=("w1",))
     assert adata.obs["stitchflow_train"].sum() == len(fit.data.x) == 126
     adata.write_h5ad(tmp_path / "cells.h5ad")

@@ -69,7 +69,7 @@ def test_the_tutorial_runs():
 @pytest.mark.filterwarnings("default")
 def test_the_tutorial_runs_on_to_cellrank():
     pytest.importorskip("cellrank")
-    names = run_page("```python[^\n]*")
+    names = run_page("```py(?:thon)?")
     found = names["estimator"].fate_probabilities
     left = np.asarray(found)[:, list(found.names).index("left")]
     assert np.corrcoef(left, names["fates"]["left"])[0, 1] > 0.5

@@ -150,7 +150,7 @@ def to_cellrank(
 
 
 def _rows_of_one(matrix: csr_matrix) -> csr_matrix:
-    """Rows rescaled to sum to one; a cell whose draws all escaped stays where it is if it can."""
+    """Rows rescaled to sum to one."""
     totals = np.asarray(matrix.sum(axis=1)).ravel()
     if (totals == 0).any():
         raise ValueError("all simulated copies of a cell escaped: the fit cannot drive it")

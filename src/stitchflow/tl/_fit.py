@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._cells import column, representation, representation_key, times
+from stitchflow._cells import representation_key
 from stitchflow._ensemble import fit_ensemble
 from stitchflow._method import Fit, Method
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import NotAvailable
+from stitchflow._stitching import Stitching
 from stitchflow._stitching import fit as fit_snapshots
 from stitchflow._types import KeyLike, check_count, check_number
-from stitchflow.tl._store import check_anndata, put, said
+from stitchflow.tl._store import cells_of, check_anndata, put, said
 
 
 def fit(
@@ -47,40 +48,50 @@ def fit(
     that was written to instead of the given one.
     """
     check_anndata(adata)
-    x, t = representation(adata, use_rep), times(adata, time_key)
-    weights = None if weight_key is None else column(adata, weight_key).to_numpy()
-    everybody = Snapshots.from_table(x, t, weights=weights)
-    data = _kept(everybody, test_fraction, list(hold_out), key)
-    if ensemble is not None:
-        check_count(ensemble, "ensemble", 2)
-    result = fit_snapshots(data, method, key, progress=progress)
-    members = []
-    if ensemble is not None:
-        found = fit_ensemble(data, method, members=ensemble, key=key, progress=progress)  # pyright: ignore
-        members = found.members
+    params = {"time_key": time_key, "use_rep": representation_key(adata, use_rep)}
+    params |= {"weight_key": weight_key}
+    everybody = cells_of(adata, params, np.ones(adata.n_obs, bool))
+    train = _kept(everybody, test_fraction, list(hold_out), key)
+    data = cells_of(adata, params, train)
+    result, members = _fitted(data, method, ensemble, key, progress)
     adata = adata.copy() if copy else adata
     if adata.is_view:
         adata._init_as_actual(adata.copy())
-    assert data.rows is not None
-    train = np.zeros(len(x), bool)
-    train[data.rows] = True
-    params = {"time_key": time_key, "use_rep": representation_key(adata, use_rep)}
-    wrote = [f"uns[{key_added!r}], the model"]
-    if train.all():
-        adata.obs.drop(columns=f"{key_added}_train", errors="ignore", inplace=True)
-    else:
-        adata.obs[f"{key_added}_train"] = train
-        wrote.append(f"obs['{key_added}_train'], the cells it has seen")
-    put(adata, key_added, result, params | {"weight_key": weight_key})
-    wrote += _write(adata, key_added, everybody, result, members)
-    said(wrote)
+    put(adata, key_added, result, params)
+    wrote = [f"uns[{key_added!r}], the model", *_mark(adata, key_added, train)]
+    said(wrote + _write(adata, key_added, everybody, result, members))
     return adata if copy else result
 
 
-def _kept(data: Snapshots, test_fraction: float, hold_out: list[float], key: KeyLike) -> Snapshots:
+def _fitted(
+    data: Snapshots, method: Method | None, ensemble: int | None, key: KeyLike, progress: bool
+) -> tuple[Fit, list[Fit]]:
+    """A fit, and the members of an ensemble beside it."""
+    if ensemble is None:
+        return fit_snapshots(data, method, key, progress=progress), []
+    check_count(ensemble, "ensemble", 2)
+    if method is not None and not isinstance(method, Stitching):
+        raise TypeError(f"an ensemble is made of Stitching, got {type(method).__name__}")
+    members = fit_ensemble(data, method, members=ensemble, key=key, progress=progress).members
+    return fit_snapshots(data, method, key, progress=progress), members
+
+
+def _mark(adata: Any, k: str, train: np.ndarray) -> list[str]:
+    """A column of the cells the fit has seen, where it has not seen all."""
+    if train.all():
+        adata.obs.drop(columns=f"{k}_train", errors="ignore", inplace=True)
+        return []
+    adata.obs[f"{k}_train"] = train
+    return [f"obs['{k}_train'], the cells it has seen"]
+
+
+def _kept(data: Snapshots, test_fraction: float, hold_out: list[float], key: KeyLike) -> np.ndarray:
+    """Which cells the fit is shown."""
     check_number(test_fraction, "test_fraction", 0.0, 1.0)
-    data = data.drop_times(hold_out) if hold_out else data
-    return data.split(1.0 - test_fraction, key)[0] if test_fraction else data
+    seen = data.drop_times(hold_out) if hold_out else data
+    seen = seen.split(1.0 - test_fraction, key)[0] if test_fraction else seen
+    assert seen.rows is not None
+    return np.isin(np.arange(len(data.x)), seen.rows)
 
 
 @dataclass(frozen=True)

@@ -87,9 +87,11 @@ def trained(adata: Any, key_added: str) -> np.ndarray:
 def cells_of(adata: Any, params: dict[str, Any], mask: np.ndarray) -> Snapshots:
     """Some of the cells as snapshots."""
     weight_key = params.get("weight_key")
-    weights = None if weight_key is None else column(adata, weight_key).to_numpy()[mask]
+    weights = None if weight_key is None else column(adata, weight_key).to_numpy()
     x, t = representation(adata, params["use_rep"]), times(adata, params["time_key"])
-    return Snapshots.from_table(x[mask], t[mask], weights=weights)
+    everybody = Snapshots.from_table(x, t, weights=weights)
+    assert everybody.rows is not None
+    return everybody.take(np.flatnonzero(mask[everybody.rows]))
 
 
 def said(wrote: list[str]) -> None:
