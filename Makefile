@@ -15,6 +15,10 @@ BIN := .venv/bin
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,docs]'
 	touch $@
 
+.venv/full.done: .venv/test.done
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,docs,all]'
+	touch $@
+
 demo: .venv/demo.done
 	$(BIN)/stitchflow demo --out stitchflow-demo
 
@@ -29,7 +33,7 @@ docs: .venv/test.done
 test: lint docs
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-full: test
+test-full: test .venv/full.done
 	$(BIN)/python -m pytest -m full tests
 
 bench: .venv/test.done

@@ -87,3 +87,29 @@ def test_bad_questions_are_named(ask, words):
     with pytest.raises((TypeError, ValueError)) as error:
         ask(moving_gaussian())
     assert words in str(error.value)
+
+
+def test_transport_follows_the_curve_and_comes_back():
+    units = Units((0.0, 0.0), 2.0, 1.0, 4.0)
+    rng = np.random.default_rng(0)
+    energy = sf.Energy.known(sf.Potential(lambda x: x[0]), 2)
+    nodes = (0.0, 0.3, 1.0)
+    shape = {"log_weights": jnp.zeros(5), "raw_bandwidth": jnp.zeros(2), "times": nodes}
+    start, x = rng.normal(size=(5, 2)), rng.normal(size=(4000, 2))
+    # All particles move alike: everything does, at another speed after the second node.
+    ways = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0]])
+    rigid = sf.Curve(jnp.asarray(start + ways[:, None], float), **shape)
+    path = StitchedFlow(rigid, energy, units).transport(x, [1.0, 2.2, 5.0])
+    np.testing.assert_allclose(path, x + 2.0 * ways[:, None], atol=1e-5)
+    wild = sf.Curve(jnp.asarray(rng.normal(size=(3, 5, 2)), float), **shape)
+    flow = StitchedFlow(wild, energy, units)
+    there = flow.transport(x, [1.5, 4.0])[-1]
+    assert np.abs(there - x).max() > 0.1
+    np.testing.assert_allclose(flow.transport(there, [4.0, 1.5])[-1], x, atol=1e-3)
+    # It takes one fitted marginal to the other.
+    carried = flow.transport(flow.sample([1.0], 4000)[0], [1.0, 5.0])[-1]
+    expected = flow.sample([5.0], 4000, key=1)[0]
+    np.testing.assert_allclose(carried.mean(axis=0), expected.mean(axis=0), atol=0.15)
+    np.testing.assert_allclose(np.cov(carried.T), np.cov(expected.T), atol=0.4)
+    with pytest.raises(ValueError, match="within the observed range, got 6"):
+        flow.transport(x, [1.0, 6.0])

@@ -24,7 +24,7 @@ LAYERS = [
     {"_residual", "_divergence", "_simulate"},
     {"_optimise", "_consistency", "_growth", "_flow", "_packing", "_choices"},
     {"_method", "_driven", "_stitching", "rivals"},
-    {"_methods", "_evaluate", "_crossval", "_ensemble", "_diagnose", "_io", "_tables"},
+    {"_methods", "_evaluate", "_crossval", "_ensemble", "_diagnose", "_io", "_tables", "_cells"},
     {"datasets", "pl", "tl", "_runs", "_demo", "bench"},
     {"cli"},
 ]

@@ -1,52 +1,120 @@
-"""AnnData in, AnnData out."""
+"""AnnData in, AnnData out: what a fit writes, and what it needs to be told."""
+
+import logging
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import stitchflow as sf
+from cells import anndata, frame, moving_blobs
 from stitchflow.datasets import double_well
 
-anndata = pytest.importorskip("anndata")
-
-TINY = sf.Stitching(particles=10, nodes=12, optimiser=sf.Optimiser(steps=5))
-VARYING = sf.Stitching(
-    sf.Potential(hidden=(8,), time_varying=True), 10, 12, optimiser=sf.Optimiser(steps=5)
-)
+QUICK = {"optimiser": sf.Optimiser(steps=3), "consistency": sf.Consistency(steps=0)}
+TINY = sf.Stitching(sf.Potential(hidden=(8,)) + sf.Entropy(), 10, 12, **QUICK)
+VARYING = sf.Stitching(sf.Potential(hidden=(8,), time_varying=True), 10, 12, **QUICK)
 
 
 @pytest.fixture
 def adata():
     data = double_well(n=30, key=0)[0]
-    days = data.times[data.index]
-    cells = anndata.AnnData(
-        np.zeros((len(data.x), 3), np.float32),
-        obs=pd.DataFrame({"day": days, "w": 1.0}, index=[f"c{i}" for i in range(len(days))]),
-    )
-    cells.obsm["X_pca"] = data.x
-    return cells
+    obs = frame(day=data.times[data.index], w=np.linspace(1.0, 2.0, len(data.x)))
+    shuffled = np.random.default_rng(0).permutation(len(data.x))
+    x = np.zeros((len(data.x), 3), np.float32)
+    return anndata.AnnData(x, obs=obs, obsm={"X_pca": data.x})[shuffled].copy()
+
+
+def by_day(adata, name):
+    """Weighted means of a column."""
+    weighted = (adata.obs[name] * adata.obs["w"]).groupby(adata.obs["day"]).sum()
+    return weighted / adata.obs["w"].groupby(adata.obs["day"]).sum()
 
 
 @pytest.mark.parametrize("method", [TINY, VARYING], ids=["V(x)", "V(x,t)"])
-def test_results_are_written_where_scverse_looks(adata, method):
+def test_results_are_written_where_scverse_looks(adata, method, tmp_path):
     fit = sf.tl.fit(adata, "day", use_rep="pca", weight_key="w", method=method, progress=False)
     assert isinstance(fit, sf.Fit)
-    assert adata.obsm["stitchflow_velocity"].shape == adata.obsm["X_pca"].shape
+    x, v = adata.obsm["X_pca"], adata.obs["stitchflow_potential"]
+    first = (adata.obs["day"] == 0.0).to_numpy()
+    expected = np.asarray(fit.flow.velocity(x[first], 0.0))
+    np.testing.assert_allclose(adata.obsm["stitchflow_velocity"][first], expected, rtol=1e-5)
+    rises = np.asarray(fit.energy.potential(x[first], 0.0))
+    np.testing.assert_allclose(v[first] - v[first].mean(), rises - rises.mean(), atol=1e-5)
     pseudotime = adata.obs["stitchflow_pseudotime"]
-    assert pseudotime.min() == 0.0
-    assert pseudotime.max() == 1.0
-    assert np.isfinite(adata.obs["stitchflow_potential"]).all()
-    low, high = (
-        adata.obs["stitchflow_potential"].argmin(),
-        adata.obs["stitchflow_potential"].argmax(),
-    )
-    assert pseudotime.iloc[low] == 1.0
-    assert pseudotime.iloc[high] == 0.0
+    assert (pseudotime.min(), pseudotime.max()) == (0.0, 1.0)
+    assert (v.argmin(), v.argmax()) == (pseudotime.argmax(), pseudotime.argmin())
+    # The gauge: V(x, t) has mean zero under the cells of each time, V(x) under all of them.
+    if method is VARYING:
+        np.testing.assert_allclose(by_day(adata, "stitchflow_potential"), 0.0, atol=1e-6)
+    else:
+        assert np.abs(by_day(adata, "stitchflow_potential")).max() > 1e-4
 
 
-def test_ordered_categories_of_numbers_are_times(adata):
-    adata.obs["day"] = pd.Categorical(adata.obs["day"].astype(str), ordered=True)
-    np.testing.assert_array_equal(np.unique(sf.tl.times(adata, "day")), [0, 0.2, 0.4, 0.7, 1, 1.5])
+def test_the_reopened_file_alone_answers(adata, tmp_path):
+    shown = {"weight_key": "w", "test_fraction": 0.3, "progress": False}
+    fit = sf.tl.fit(adata, "day", method=TINY, **shown)
+    scores = sf.tl.score(adata, metrics=("w1",))
+    assert adata.obs["stitchflow_train"].sum() == len(fit.data.x) == 126
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    opened = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    pd.testing.assert_frame_equal(opened.obs, adata.obs)
+    stored = opened.uns["stitchflow"]["scores"]
+    assert stored["value"].tolist() == [row.value for row in scores]
+    again = sf.tl.load(opened)
+    assert again.data.fingerprint == fit.data.fingerprint
+    assert list(again.history) == list(fit.history)
+    x = adata.obsm["X_pca"]
+    np.testing.assert_array_equal(again.energy.potential(x), fit.energy.potential(x))
+    assert sf.tl.score(opened, metrics=("w1",)) == scores
+    assert sf.tl.interpolate(opened, [0.3, 0.9], n=7).shape == (14, x.shape[1])
+
+
+def test_an_ensemble_says_how_sure_every_cell_is(adata):
+    adata = adata[adata.obs["day"] < 0.5].copy()
+    sf.tl.fit(adata, "day", method=TINY, ensemble=2, key_added="k", progress=False)
+    for name in ("k_potential_sd", "k_pseudotime_sd", "k_velocity_sd"):
+        assert (adata.obs[name] >= 0.0).all()
+        assert adata.obs[name].max() > 0.0
+
+
+def test_a_copy_is_written_and_the_original_left(adata):
+    before = adata.copy()
+    copied = sf.tl.fit(adata, "day", method=sf.OTLinear(), copy=True)
+    assert "stitchflow" in copied.uns
+    assert list(adata.obs) == list(before.obs)
+    assert not adata.uns
+    view = adata[adata.obs["day"] < 0.5]
+    sf.tl.fit(view, "day", method=sf.OTLinear())
+    assert "stitchflow_velocity" in view.obsm
+
+
+def test_it_says_what_it_wrote(adata, caplog):
+    with caplog.at_level(logging.INFO, "stitchflow"):
+        sf.tl.fit(adata, "day", method=sf.OTLinear(), key_added="k")
+    assert "obsm['k_velocity'], velocities in the representation" in caplog.text
+    assert "potential" not in caplog.text  # it has no energy
+
+
+def test_a_second_fit_leaves_nothing_of_the_first(adata):
+    sf.tl.fit(adata, "day", method=TINY, test_fraction=0.3, progress=False)
+    sf.tl.fit(adata, "day", method=sf.OTLinear())
+    assert list(adata.obs) == ["day", "w"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["0", "0.5", "12"], [0.0, 0.5, 12.0]),
+        (["E8.5", "E9", "E13.25"], [8.5, 9.0, 13.25]),
+        (["day 2", "day 1", "day 3"], [0.0, 1.0, 2.0]),  # their order says otherwise
+        (["early", "later", "last"], [0.0, 1.0, 2.0]),
+    ],
+)
+def test_ordered_categories_are_times(labels, expected):
+    column = pd.Categorical([*labels, labels[0]], categories=[*labels, "unused 99"], ordered=True)
+    cells = anndata.AnnData(np.zeros((4, 1)), obs=frame(day=column))
+    assert sf.tl.times(cells, "day").tolist() == [*expected, expected[0]]
 
 
 def test_missing_keys_are_listed(adata):
@@ -54,6 +122,29 @@ def test_missing_keys_are_listed(adata):
         sf.tl.fit(adata, "hour")
     with pytest.raises(KeyError, match=r"use_rep='X_umap' is not in adata.obsm, which holds X_pca"):
         sf.tl.fit(adata, "day", use_rep="X_umap")
+    with pytest.raises(KeyError, match=r"no fit under uns\['stitchflow'\]; fits there are: none"):
+        sf.tl.simulate(adata)
     adata.obs["day"] = "late"
     with pytest.raises(ValueError, match="must hold numbers, got 'late'"):
         sf.tl.fit(adata, "day")
+    adata.obs["day"] = np.nan
+    with pytest.raises(ValueError, match=r"adata.obs\['day'\] is missing in rows 0, 1, 2"):
+        sf.tl.fit(adata, "day")
+    with pytest.raises(TypeError, match="adata must be an AnnData, got ndarray"):
+        sf.tl.fit(np.zeros(3), "day")
+
+
+def test_nobody_is_scored_on_what_was_fitted():
+    cells = moving_blobs()
+    sf.tl.fit(cells, "day", method=sf.OTLinear())
+    with pytest.raises(ValueError, match="with test_fraction or hold_out"):
+        sf.tl.score(cells)
+
+
+@pytest.mark.parametrize("package", ["anndata", "cellrank"])
+def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
+    cells = moving_blobs()
+    sf.tl.fit(cells, "day", method=sf.OTLinear())
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"needs {package}; install stitchflow\[anndata\]"):
+        sf.tl.to_cellrank(cells)

@@ -31,25 +31,10 @@ def save(fit: Fit, path: Any, *, overwrite: bool = False) -> None:
     if (folder / HEADER).exists() and not overwrite:
         raise ValueError(f"{folder} already holds a run; pass overwrite=True to replace it")
     folder.mkdir(parents=True, exist_ok=True)
-    packed = fit.method.pack(fit)
+    header, arrays = plain(fit)
     buffer = io.BytesIO()
-    history = {f"history/{name}": values for name, values in fit.history.items()}
-    np.savez_compressed(buffer, **packed.arrays, **history)  # pyright: ignore
-    data = None if fit.data is None else fit.data.fingerprint
-    header = {
-        "format": FORMAT,
-        "method": fit.method.name,
-        "status": {"ok": fit.status.ok, "message": fit.status.message},
-        "steps": fit.steps,
-        "seconds": fit.seconds,
-        "seed": fit.seed,
-        "times": fit.times.tolist(),
-        "data": {"fingerprint": data, **fit.source},
-        "arrays_sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
-        "versions": {name: _version(name) for name in _PACKAGES}
-        | {"python": platform.python_version()},
-        **packed.header,
-    }
+    np.savez_compressed(buffer, **arrays)  # pyright: ignore
+    header["arrays_sha256"] = hashlib.sha256(buffer.getvalue()).hexdigest()
     # The header names the arrays' hash and is written last: a run is complete once it is there.
     write_atomically(folder / ARRAYS, buffer.getvalue())
     write_atomically(folder / HEADER, json.dumps(header, indent=1).encode())
@@ -66,25 +51,53 @@ def load(path: Any, *, energy: Energy | None = None) -> Fit:
             arrays = {name: stored[name] for name in stored.files}
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder / ARRAYS} cannot be read: {error}") from None
-    history = {n.split("/", 1)[1]: arrays.pop(n) for n in list(arrays) if n.startswith("history/")}
     try:
-        kind = METHODS[header["method"]]()
-        method, flow, energy = type(kind).unpack(Packed(header, arrays), energy)
-        source = {k: v for k, v in header["data"].items() if k != "fingerprint"}
-        return Fit(
-            method=method,
-            flow=flow,
-            energy=energy,
-            status=Status(**header["status"]),
-            history=history,
-            steps=int(header["steps"]),
-            seconds=float(header["seconds"]),
-            seed=header["seed"],
-            times=np.asarray(header["times"], float),
-            source=source,
-        )
+        return from_plain(header, arrays, energy)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder / HEADER} is not a valid run header: {error!r}") from None
+
+
+def plain(fit: Fit) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A fit as JSON and named arrays; what was fitted to is known by its fingerprint alone."""
+    packed = fit.method.pack(fit)
+    history = {f"history/{name}": values for name, values in fit.history.items()}
+    data = None if fit.data is None else fit.data.fingerprint
+    header = {
+        "format": FORMAT,
+        "method": fit.method.name,
+        "status": {"ok": fit.status.ok, "message": fit.status.message},
+        "steps": fit.steps,
+        "seconds": fit.seconds,
+        "seed": fit.seed,
+        "times": fit.times.tolist(),
+        "data": {"fingerprint": data, **fit.source},
+        "versions": {name: _version(name) for name in _PACKAGES}
+        | {"python": platform.python_version()},
+        **packed.header,
+    }
+    return header, packed.arrays | history
+
+
+def from_plain(
+    header: dict[str, Any], arrays: dict[str, np.ndarray], energy: Energy | None = None
+) -> Fit:
+    """The fit that `plain` described."""
+    history = {n.split("/", 1)[1]: a for n, a in arrays.items() if n.startswith("history/")}
+    model = {n: a for n, a in arrays.items() if not n.startswith("history/")}
+    kind = METHODS[header["method"]]()
+    method, flow, energy = type(kind).unpack(Packed(header, model), energy)
+    return Fit(
+        method=method,
+        flow=flow,
+        energy=energy,
+        status=Status(**header["status"]),
+        history=history,
+        steps=int(header["steps"]),
+        seconds=float(header["seconds"]),
+        seed=header["seed"],
+        times=np.asarray(header["times"], float),
+        source={k: v for k, v in header["data"].items() if k != "fingerprint"},
+    )
 
 
 def read_header(folder: Path) -> dict[str, Any]:

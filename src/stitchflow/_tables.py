@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stitchflow._cells import representation, times
 from stitchflow._mapped import mapped
 from stitchflow._snapshots import Snapshots
 
@@ -180,13 +181,15 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
             listed = ", ".join(map(str, adata.obs.columns)) or "nothing"
             raise ValueError(f"{path}: no {name!r} in obs, which holds {listed}")
     rep = columns.rep or "X_pca"
-    key = next((k for k in (rep, f"X_{rep}") if k in adata.obsm), None)
-    if key is None and rep != "X":
+    try:
+        x, t = representation(adata, rep), times(adata, columns.time)
+    except KeyError:
         listed = ", ".join(adata.obsm) or "nothing"
-        raise ValueError(f"{path}: no representation {rep!r} in obsm, which holds {listed}")
-    x = adata.to_memory().X if key is None else adata.obsm[key]
-    x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)  # pyright: ignore
-    t = _numbers(adata.obs[columns.time], f"{path}: obs[{columns.time!r}]")
+        raise ValueError(
+            f"{path}: no representation {rep!r} in obsm, which holds {listed}"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     pick = lambda name: None if name is None else adata.obs[name].to_numpy()
     adata.file.close()
     return {

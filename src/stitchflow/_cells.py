@@ -1,0 +1,99 @@
+"""What an AnnData says about its cells: representations, times, columns, choices of cells."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from stitchflow._types import rows_named
+
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+def representation_key(adata: Any, use_rep: str) -> str:
+    """The key in obsm that is meant, with or without its `X_` prefix; "X" is the matrix itself."""
+    for name in (use_rep, f"X_{use_rep}"):
+        if name in adata.obsm:
+            return name
+    if use_rep == "X":
+        return "X"
+    listed = ", ".join(adata.obsm) or "nothing"
+    raise KeyError(f"use_rep={use_rep!r} is not in adata.obsm, which holds {listed}")
+
+
+def representation(adata: Any, use_rep: str) -> np.ndarray:
+    """A representation by its key, with or without the `X_` prefix; "X" is the matrix itself."""
+    key = representation_key(adata, use_rep)
+    return dense(adata.X if key == "X" else adata.obsm[key])
+
+
+def dense(matrix: Any) -> np.ndarray:
+    """An array of a dense or sparse matrix, in memory or still on disk."""
+    matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix
+    return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
+
+
+def times(adata: Any, time_key: str) -> np.ndarray:
+    """The time of each cell as a number.
+
+    Numbers and labels of numbers are taken as they are. Ordered categories each named with one
+    number (E8.5, "day 12") count by it where that agrees with their order, else by their place.
+    """
+    series = column(adata, time_key)
+    if series.isna().any():
+        missing = rows_named(np.flatnonzero(series.isna()))
+        raise ValueError(f"adata.obs[{time_key!r}] is missing in {missing}")
+    try:
+        return np.asarray(series.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        if getattr(series.dtype, "ordered", False):
+            used = series.cat.remove_unused_categories().cat
+            return order_of(list(used.categories))[used.codes.to_numpy()]
+        example = series.iloc[0]
+        raise ValueError(
+            f"adata.obs[{time_key!r}] must hold numbers, got {example!r}; ordered categories do too"
+        ) from None
+
+
+def order_of(labels: list[Any]) -> np.ndarray:
+    """Times of ordered labels: the number in each if they rise, else 0, 1, 2, ..."""
+    found = [NUMBER.findall(str(label)) for label in labels]
+    if all(len(numbers) == 1 for numbers in found):
+        values = np.array([float(numbers[0]) for numbers in found])
+        if (np.diff(values) > 0).all():
+            return values
+    return np.arange(len(labels), dtype=np.float64)
+
+
+def column(adata: Any, name: str) -> Any:
+    """A column of obs, or an error that lists what there is."""
+    if name not in adata.obs:
+        listed = ", ".join(map(str, adata.obs.columns)) or "nothing"
+        raise KeyError(f"{name!r} is not in adata.obs, which holds {listed}")
+    return adata.obs[name]
+
+
+def chosen(adata: Any, cells: Any, name: str = "cells") -> np.ndarray:
+    """Row numbers of a mask, of names or of row numbers; of all cells for None."""
+    n = adata.n_obs
+    if cells is None:
+        return np.arange(n)
+    given = np.atleast_1d(np.asarray(cells))
+    if given.dtype.kind == "b":
+        if given.shape != (n,):
+            raise ValueError(f"{name} must have one entry per cell ({n},), got {given.shape}")
+        rows = np.flatnonzero(given)
+    elif given.dtype.kind in "iu":
+        if given.size and not (given.min() >= 0 and given.max() < n):
+            raise ValueError(f"{name} must be row numbers below {n}, got {given.max()}")
+        rows = given
+    else:
+        rows = adata.obs_names.get_indexer(given.astype(str))
+        if (rows < 0).any():
+            absent = str(given[rows < 0][0])
+            raise KeyError(f"{name}: {absent!r} is not among adata.obs_names")
+    if not rows.size:
+        raise ValueError(f"{name} chooses no cell")
+    return rows

@@ -1,0 +1,26 @@
+"""Single-cell tools in scverse's manner: results go into the AnnData they came from."""
+
+from stitchflow._cells import representation, times
+from stitchflow.tl._cellrank import to_cellrank
+from stitchflow.tl._dynamics import interpolate, simulate
+from stitchflow.tl._fates import ancestors, fate
+from stitchflow.tl._fit import fit
+from stitchflow.tl._genes import genes
+from stitchflow.tl._perturb import perturb
+from stitchflow.tl._score import score
+from stitchflow.tl._store import load
+
+__all__ = [
+    "ancestors",
+    "fate",
+    "fit",
+    "genes",
+    "interpolate",
+    "load",
+    "perturb",
+    "representation",
+    "score",
+    "simulate",
+    "times",
+    "to_cellrank",
+]

@@ -1,0 +1,176 @@
+"""Cells driven by the model: forward by its dynamics, backward along the probability flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stitchflow._cells import chosen, representation, times
+from stitchflow._energy import Energy
+from stitchflow._flow import StitchedFlow, simulate_in_units
+from stitchflow._method import Fit
+from stitchflow._pair_terms import Interaction, VectorKernel
+from stitchflow._terms import InternalEnergy
+from stitchflow._types import KeyLike, as_key, as_times, check_count
+from stitchflow.tl._store import load, params_of, require
+
+
+class Cells(NamedTuple):
+    """The cells of an AnnData beside the model that was fitted to them."""
+
+    fit: Fit
+    rep: str
+    x: np.ndarray
+    t: np.ndarray
+
+    @staticmethod
+    def of(adata: Any, key_added: str) -> Cells:
+        params = params_of(adata, key_added)
+        x = representation(adata, params["use_rep"])
+        return Cells(load(adata, key_added), params["use_rep"], x, times(adata, params["time_key"]))
+
+    def at(self, when: float) -> np.ndarray:
+        """Rows of the observed time nearest to `when`."""
+        seen = np.unique(self.t)
+        return np.flatnonzero(self.t == seen[np.abs(seen - when).argmin()])
+
+    def path(self, start: float, wanted: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Times from start on, through the observed ones, and where among them `wanted` are.
+
+        All of `wanted` lie on one side of the start.
+        """
+        ends, seen = [start, *wanted], self.fit.times
+        between = seen[(seen > min(ends)) & (seen < max(ends))]
+        path, places = np.unique([*ends, *between], return_inverse=True)
+        places = places[1 : len(ends)]
+        if min(wanted) >= start:
+            return path, places
+        return path[::-1], len(path) - 1 - places
+
+    def starts(self, rows: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
+        """(time, places in `rows`) of the cells that start together."""
+        for when in np.unique(self.t[rows]):
+            yield float(when), np.flatnonzero(self.t[rows] == when)
+
+    def roll(
+        self, rows: np.ndarray, path: np.ndarray, draws: int, key: Any, shift: Any = None
+    ) -> np.ndarray:
+        """(time, draw, cell, dim): cells of one time, moved by `shift`, along a path of times.
+
+        Where cells feel each other, all cells of that time move along.
+        """
+        if len(path) == 1 or path[1] < path[0]:
+            start = self.x[rows] if shift is None else self.x[rows] + shift
+            return np.asarray(backward(self.fit, start, path))[:, None]
+        if not feels_others(self.fit.energy):
+            start = self.x[rows] if shift is None else self.x[rows] + shift
+            drawn = forward(self.fit, np.tile(start, (draws, 1)), path, key)
+            return drawn.reshape(len(path), draws, len(rows), -1)
+        crowd = np.flatnonzero(self.t == self.t[rows[0]])
+        own = np.searchsorted(crowd, rows)
+        cloud = self.x[crowd].astype(np.float64)
+        if shift is not None:
+            cloud[own] += shift
+        keys = jax.random.split(as_key(key), draws)
+        return np.stack([forward(self.fit, cloud, path, k)[:, own] for k in keys], axis=1)
+
+
+def feels_others(energy: Energy | None) -> bool:
+    """Whether a cell's motion depends on where the other cells are."""
+    kinds = (Interaction, VectorKernel, InternalEnergy)
+    return energy is not None and any(energy.only(kind) for kind in kinds)
+
+
+def forward(fit: Fit, x0: np.ndarray, path: np.ndarray, key: KeyLike) -> np.ndarray:
+    """The dynamics of individuals, without birth and death: a row stays the same cell."""
+    flow = fit.flow
+    if isinstance(flow, StitchedFlow):
+        return np.asarray(simulate_in_units(flow.energy, flow.units, x0, path, key, False))
+    return np.asarray(flow.simulate(x0, path, key=key))
+
+
+def backward(fit: Fit, x0: np.ndarray, path: np.ndarray) -> np.ndarray:
+    """The probability flow of the fitted marginals, which has no noise and so runs back in time."""
+    if len(path) == 1:
+        return x0[None]
+    if isinstance(fit.flow, StitchedFlow):
+        return np.asarray(fit.flow.transport(x0, path))
+    return np.asarray(fit.flow.simulate(x0, path, ode=True))
+
+
+def simulate(
+    adata: Any,
+    times: Any = None,
+    *,
+    cells: Any = None,
+    draws: int = 1,
+    key_added: str = "stitchflow",
+    key: KeyLike = 0,
+) -> Any:
+    """Cells moved by the energy alone, from where and when they were seen: a new AnnData.
+
+    `cells` (a mask, names or row numbers) start, each `draws` times; by default those of the first
+    time. Later `times` are reached by the SDE, earlier ones by the probability flow; by default
+    the observed ones from the start on. `obs` has time, particle and start_cell; a particle is one
+    draw of one cell. Birth and death are left out: a particle stays the same individual.
+    """
+    seen = Cells.of(adata, key_added)
+    rows = seen.at(seen.t.min()) if cells is None else chosen(adata, cells)
+    check_count(draws, "draws")
+    first, last = float(seen.t[rows].min()), float(seen.t[rows].max())
+    if times is None:
+        times = [last, *seen.fit.times[seen.fit.times > last]]
+    wanted = as_times(times)
+    if not ((wanted >= last).all() or (wanted <= first).all()):
+        raise ValueError(
+            f"times must be all after or all before the cells' own ({first:g} to {last:g}), "
+            f"got {wanted.tolist()}"
+        )
+    clouds = np.empty((len(wanted), draws, len(rows), seen.x.shape[1]), np.float32)
+    for i, (start, places) in enumerate(seen.starts(rows)):
+        path, stops = seen.path(start, wanted)
+        step = jax.random.fold_in(as_key(key), i)
+        clouds[:, :, places] = seen.roll(rows[places], path, draws, step)[stops]
+    names = np.asarray(adata.obs_names)[rows]
+    particle = np.arange(draws * len(rows))
+    obs = {
+        "time": np.repeat(wanted, len(particle)),
+        "particle": np.tile(particle, len(wanted)),
+        "start_cell": np.tile(names, draws * len(wanted)),
+    }
+    return population(adata, seen.rep, clouds.reshape(-1, seen.x.shape[1]), obs)
+
+
+def interpolate(
+    adata: Any,
+    times: Any,
+    n: int | None = None,
+    *,
+    key_added: str = "stitchflow",
+    key: KeyLike = 0,
+) -> Any:
+    """Cells at times nobody looked at, drawn from the fitted marginals: a new AnnData.
+
+    `n` cells a time, by default as many as an observed time has in the mean.
+    """
+    seen, wanted = Cells.of(adata, key_added), as_times(times)
+    count = round(len(seen.x) / len(np.unique(seen.t))) if n is None else check_count(n, "n")
+    drawn = np.asarray(seen.fit.flow.sample(wanted, count, key=key))
+    obs = {"time": np.repeat(wanted, count)}
+    return population(adata, seen.rep, drawn.reshape(-1, seen.x.shape[1]), obs)
+
+
+def population(adata: Any, rep: str, x: np.ndarray, obs: dict[str, Any]) -> Any:
+    """A new AnnData of places in a representation."""
+    anndata, pandas = require("anndata"), require("pandas")
+    frame = pandas.DataFrame(obs, index=[str(i) for i in range(len(x))])
+    if rep == "X":
+        return anndata.AnnData(x.astype(np.float32), obs=frame, var=adata.var[[]].copy())
+    name = rep.removeprefix("X_")
+    var = pandas.DataFrame(index=[f"{name}{i + 1}" for i in range(x.shape[1])])
+    found = anndata.AnnData(x.astype(np.float32), obs=frame, var=var)
+    found.obsm[rep] = found.X.copy()
+    return found

@@ -1,0 +1,165 @@
+"""Where simulated cells end, and where chosen cells came from."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.spatial import KDTree
+
+from stitchflow._cells import chosen, column
+from stitchflow._types import KeyLike, as_key, as_times, check_count, check_number
+from stitchflow.tl._dynamics import Cells
+from stitchflow.tl._store import require, said
+
+
+def landing(points: np.ndarray, cells: np.ndarray, neighbours: int) -> csr_array:
+    """(point, cell): equal shares of a point for the nearest cells; none where it is not finite."""
+    k = min(check_count(neighbours, "neighbours"), len(cells))
+    fine = np.flatnonzero(np.isfinite(points).all(axis=1))
+    if len(fine) < len(points):
+        lost = len(points) - len(fine)
+        warnings.warn(f"{lost} of {len(points)} simulated cells escaped", stacklevel=3)
+    near = np.reshape(KDTree(cells).query(points[fine], k)[1], (-1, k))
+    rows = np.repeat(fine, k)
+    shares = np.full(rows.size, 1.0 / k)
+    return csr_array((shares, (rows, near.ravel())), shape=(len(points), len(cells)))
+
+
+class Labels:
+    """A column of groups; cells without one have no vote."""
+
+    def __init__(self, adata: Any, groups: str):
+        series = column(adata, groups).astype("category").cat.remove_unused_categories()
+        self.key, self.names = groups, [str(name) for name in series.cat.categories]
+        self.codes = series.cat.codes.to_numpy()
+
+    def voters(self, rows: np.ndarray, when: float) -> np.ndarray:
+        rows = rows[self.codes[rows] >= 0]
+        if not rows.size:
+            raise ValueError(f"no cell near time {when:g} has a group in obs[{self.key!r}]")
+        return rows
+
+    def votes(self, rows: np.ndarray) -> np.ndarray:
+        """(row, group) membership."""
+        return np.eye(len(self.names))[self.codes[rows]]
+
+    def among(self, seen: Cells, points: np.ndarray, when: float, neighbours: int) -> np.ndarray:
+        """(point, group): groups of the nearest cells at a time; NaN for points that escaped."""
+        voters = self.voters(seen.at(when), when)
+        shares = landing(points, seen.x[voters], neighbours) @ self.votes(voters)
+        shares[shares.sum(axis=1) == 0.0] = np.nan
+        return shares
+
+
+def ends(
+    seen: Cells,
+    labels: Labels,
+    rows: np.ndarray,
+    end: float,
+    draws: int,
+    neighbours: int,
+    key: KeyLike,
+    shift: Any = None,
+) -> np.ndarray:
+    """(cell, group): in which groups the draws of each cell end."""
+    found = np.empty((len(rows), len(labels.names)))
+    for i, (start, places) in enumerate(seen.starts(rows)):
+        step = jax.random.fold_in(as_key(key), i)
+        path, _ = seen.path(start, [end])
+        points = seen.roll(rows[places], path, draws, step, shift)[-1]
+        shares = labels.among(seen, points.reshape(-1, points.shape[-1]), end, neighbours)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
+            found[places] = np.nanmean(shares.reshape(-1, len(places), shares.shape[1]), axis=0)
+    return found
+
+
+def fate(
+    adata: Any,
+    groups: str,
+    *,
+    time: float | None = None,
+    cells: Any = None,
+    draws: int = 10,
+    neighbours: int = 10,
+    key_added: str = "stitchflow",
+    key: KeyLike = 0,
+) -> Any:
+    """Probabilities that a cell's descendants are in each group at a later time.
+
+    Every cell is simulated `draws` times from its own time to `time` (the last observed one), where
+    each end counts for the `groups` (a column of obs) of its nearest observed cells. Writes
+    `obsm[k_fate]`, a table of cells by groups, and the likeliest one to `obs[k_fate]`; returns the
+    table of the cells that were simulated.
+    """
+    pandas, seen = require("pandas"), Cells.of(adata, key_added)
+    labels, end = Labels(adata, groups), _end(seen, time)
+    check_count(draws, "draws")
+    rows = np.flatnonzero(seen.t <= end) if cells is None else chosen(adata, cells)
+    if not rows.size or (seen.t[rows] > end).any():
+        raise ValueError(f"cells must be seen at or before time {end:g}")
+    shares = ends(seen, labels, rows, end, draws, neighbours, key)
+    table = np.full((adata.n_obs, len(labels.names)), np.nan)
+    table[rows] = shares
+    likeliest = np.full(adata.n_obs, -1)
+    known = rows[np.isfinite(shares).all(axis=1)]
+    likeliest[known] = table[known].argmax(axis=1)
+    name = f"{key_added}_fate"
+    frame = pandas.DataFrame(table, index=adata.obs_names, columns=labels.names)
+    adata.obsm[name] = frame
+    adata.obs[name] = pandas.Categorical.from_codes(likeliest, labels.names)
+    said([f"obsm[{name!r}], fate probabilities", f"obs[{name!r}], the likeliest fate"])
+    return frame.iloc[rows]
+
+
+def ancestors(
+    adata: Any,
+    cells: Any,
+    groups: str | None = None,
+    *,
+    times: Any = None,
+    neighbours: int = 10,
+    key_added: str = "stitchflow",
+) -> Any:
+    """Where chosen cells came from: carried back along the probability flow.
+
+    At each of `times` (the observed ones before) the nearest observed cells are their ancestors.
+    Writes `obs[k_ancestors]`, the share of the chosen cells that each observed cell stands for, one
+    in total at each time. Returns the table of times by groups, or the written column without
+    `groups`.
+    """
+    pandas, seen = require("pandas"), Cells.of(adata, key_added)
+    labels = None if groups is None else Labels(adata, groups)
+    rows = chosen(adata, cells)
+    first = float(seen.t[rows].min())
+    before = seen.fit.times[seen.fit.times < first] if times is None else as_times(times)
+    if not len(before) or max(before) >= first:
+        raise ValueError(f"times must be before the cells' own, of which the first is {first:g}")
+    wanted = np.unique(before)[::-1]
+    shares, table = (
+        np.zeros(adata.n_obs),
+        np.zeros((len(wanted), len(labels.names) if labels else 0)),
+    )
+    for start, places in seen.starts(rows):
+        path, stops = seen.path(start, wanted)
+        carried = seen.roll(rows[places], path, 1, 0)[stops, 0]
+        for i, (when, points) in enumerate(zip(wanted, carried, strict=True)):
+            near = seen.at(when)
+            shares[near] += landing(points, seen.x[near], neighbours).sum(axis=0) / len(rows)
+            if labels is not None:
+                found = labels.among(seen, points, when, neighbours)
+                table[i] += np.nansum(found, axis=0) / len(rows)
+    name = f"{key_added}_ancestors"
+    adata.obs[name] = shares
+    said([f"obs[{name!r}], the share of the chosen cells that each cell stands for"])
+    if labels is None:
+        return adata.obs[name]
+    return pandas.DataFrame(table, pandas.Index(wanted, name="time"), labels.names)
+
+
+def _end(seen: Cells, time: float | None) -> float:
+    return float(seen.fit.times[-1]) if time is None else check_number(time, "time")

@@ -1,0 +1,162 @@
+"""Fitting the cells of an AnnData, and what is written about every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stitchflow._cells import representation_key
+from stitchflow._ensemble import fit_ensemble
+from stitchflow._method import Fit, Method
+from stitchflow._snapshots import Snapshots
+from stitchflow._status import NotAvailable
+from stitchflow._stitching import Stitching
+from stitchflow._stitching import fit as fit_snapshots
+from stitchflow._types import KeyLike, check_count, check_number
+from stitchflow.tl._store import cells_of, check_anndata, put, said
+
+
+def fit(
+    adata: Any,
+    time_key: str,
+    use_rep: str = "X_pca",
+    weight_key: str | None = None,
+    key_added: str = "stitchflow",
+    *,
+    method: Method | None = None,
+    ensemble: int | None = None,
+    test_fraction: float = 0.0,
+    hold_out: Iterable[float] = (),
+    copy: bool = False,
+    key: KeyLike = 0,
+    progress: bool = True,
+) -> Any:
+    """Fit the cells of an AnnData and write what was learned into it.
+
+    Times are numbers of any spacing, or ordered categories. Written, with k for `key_added`:
+    `obs[k_potential]` (V, its mean over the cells of a time removed where V varies in time),
+    `obs[k_pseudotime]` (minus V, rescaled to [0, 1]), `obsm[k_velocity]`, and `uns[k]` with the
+    whole model, so that every other call of `tl` needs nothing but the AnnData.
+
+    `ensemble` fits so many bootstraps beside and writes standard deviations over them:
+    `obs[k_potential_sd]`, `obs[k_pseudotime_sd]`, `obs[k_velocity_sd]`. A `test_fraction` of the
+    cells of each time, and all cells at the times in `hold_out`, are kept from the fit for
+    `tl.score`; `obs[k_train]` marks the others. Returns the `Fit`, or with `copy=True` the AnnData
+    that was written to instead of the given one.
+    """
+    check_anndata(adata)
+    params = {"time_key": time_key, "use_rep": representation_key(adata, use_rep)}
+    params |= {"weight_key": weight_key}
+    everybody = cells_of(adata, params, np.ones(adata.n_obs, bool))
+    train = _kept(everybody, test_fraction, list(hold_out), key)
+    data = cells_of(adata, params, train)
+    result, members = _fitted(data, method, ensemble, key, progress)
+    adata = adata.copy() if copy else adata
+    if adata.is_view:
+        adata._init_as_actual(adata.copy())
+    put(adata, key_added, result, params)
+    wrote = [f"uns[{key_added!r}], the model", *_mark(adata, key_added, train)]
+    said(wrote + _write(adata, key_added, everybody, result, members))
+    return adata if copy else result
+
+
+def _fitted(
+    data: Snapshots, method: Method | None, ensemble: int | None, key: KeyLike, progress: bool
+) -> tuple[Fit, list[Fit]]:
+    """A fit, and the members of an ensemble beside it."""
+    if ensemble is None:
+        return fit_snapshots(data, method, key, progress=progress), []
+    check_count(ensemble, "ensemble", 2)
+    if method is not None and not isinstance(method, Stitching):
+        raise TypeError(f"an ensemble is made of Stitching, got {type(method).__name__}")
+    members = fit_ensemble(data, method, members=ensemble, key=key, progress=progress).members
+    return fit_snapshots(data, method, key, progress=progress), members
+
+
+def _mark(adata: Any, k: str, train: np.ndarray) -> list[str]:
+    """A column of the cells the fit has seen, where it has not seen all."""
+    if train.all():
+        adata.obs.drop(columns=f"{k}_train", errors="ignore", inplace=True)
+        return []
+    adata.obs[f"{k}_train"] = train
+    return [f"obs['{k}_train'], the cells it has seen"]
+
+
+def _kept(data: Snapshots, test_fraction: float, hold_out: list[float], key: KeyLike) -> np.ndarray:
+    """Which cells the fit is shown."""
+    check_number(test_fraction, "test_fraction", 0.0, 1.0)
+    seen = data.drop_times(hold_out) if hold_out else data
+    seen = seen.split(1.0 - test_fraction, key)[0] if test_fraction else seen
+    assert seen.rows is not None
+    return np.isin(np.arange(len(data.x)), seen.rows)
+
+
+@dataclass(frozen=True)
+class PerCell:
+    """What one fit says about every cell; None where it has no answer."""
+
+    potential: np.ndarray | None
+    velocity: np.ndarray | None
+
+    @property
+    def pseudotime(self) -> np.ndarray | None:
+        """Minus V on [0, 1]; zero throughout where V is flat."""
+        if self.potential is None:
+            return None
+        top, height = self.potential.max(), np.ptp(self.potential)
+        return (top - self.potential) / (height or 1.0)
+
+
+def per_cell(fit: Fit, cells: Snapshots) -> PerCell:
+    """V with its gauge fixed, and the velocity, for every cell at its own time."""
+    potential, velocity = np.zeros(len(cells.x)), np.zeros(cells.x.shape)
+    moves = True
+    for k, when in enumerate(cells.times):
+        rows, cloud = cells.slice(k), cells.cloud(k)
+        if fit.energy is not None:
+            potential[rows] = fit.energy.potential(cloud, when)
+            if fit.energy.time_varying:  # V(x, t) is free up to c(t)
+                potential[rows] -= np.average(potential[rows], weights=cells.cloud_weights(k))
+        try:
+            velocity[rows] = fit.flow.velocity(cloud, when)
+        except NotAvailable:
+            moves = False
+    if fit.energy is not None and not fit.energy.time_varying:  # V(x) up to one constant
+        potential -= np.average(potential, weights=cells.weights)
+    assert cells.rows is not None
+    order = np.argsort(cells.rows)
+    return PerCell(
+        None if fit.energy is None else potential[order], velocity[order] if moves else None
+    )
+
+
+def _write(adata: Any, k: str, cells: Snapshots, fit: Fit, members: list[Fit]) -> list[str]:
+    """Columns of every cell; returns a line for each."""
+    found, wrote = per_cell(fit, cells), []
+    others = [per_cell(member, cells) for member in members]
+    columns = {"potential": "V", "pseudotime": "minus V on [0, 1]"}
+    # A fit into the same key must not leave an earlier one's columns behind.
+    stale = [f"{k}_{name}{end}" for name in (*columns, "velocity") for end in ("", "_sd")]
+    adata.obs.drop(columns=stale, errors="ignore", inplace=True)
+    adata.obsm.pop(f"{k}_velocity", None)
+    for name, meaning in columns.items():
+        values = getattr(found, name)
+        if values is None:
+            continue
+        adata.obs[f"{k}_{name}"] = values
+        wrote.append(f"obs['{k}_{name}'], {meaning}")
+        if others:
+            spread = np.stack([getattr(other, name) for other in others]).std(axis=0, ddof=1)
+            adata.obs[f"{k}_{name}_sd"] = spread
+            wrote.append(f"obs['{k}_{name}_sd'], its standard deviation over the ensemble")
+    if found.velocity is not None:
+        adata.obsm[f"{k}_velocity"] = found.velocity
+        wrote.append(f"obsm['{k}_velocity'], velocities in the representation")
+        if others:
+            spread = np.stack([other.velocity for other in others]).var(axis=0, ddof=1)  # pyright: ignore
+            adata.obs[f"{k}_velocity_sd"] = np.sqrt(spread.sum(axis=1))
+            wrote.append(f"obs['{k}_velocity_sd'], length of its standard deviation")
+    return wrote

@@ -1,0 +1,86 @@
+"""What would have become of cells had they been somewhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stitchflow._cells import chosen
+from stitchflow._types import KeyLike, check_count, check_number
+from stitchflow.tl._dynamics import Cells
+from stitchflow.tl._fates import Labels, ends
+from stitchflow.tl._genes import Loadings
+from stitchflow.tl._store import require
+
+
+def perturb(
+    adata: Any,
+    shift: Mapping[str, float],
+    groups: str,
+    *,
+    cells: Any = None,
+    time: float | None = None,
+    draws: int = 10,
+    neighbours: int = 10,
+    loadings: str = "PCs",
+    layer: str | None = None,
+    key_added: str = "stitchflow",
+    key: KeyLike = 0,
+) -> Any:
+    """Fates of chosen cells as they are and with genes or components shifted, side by side.
+
+    `shift` is how much to add to each gene or component: `{"GATA1": 1.0}`, `{"PC2": -0.5}`. Both
+    versions of the `cells` (by default those of the first time) are rolled out with the same noise.
+    Returns a table of groups: before, after, change, and the change's standard error over cells.
+    """
+    pandas, seen = require("pandas"), Cells.of(adata, key_added)
+    labels = Labels(adata, groups)
+    rows = seen.at(seen.t.min()) if cells is None else chosen(adata, cells)
+    end = float(seen.fit.times[-1]) if time is None else check_number(time, "time")
+    if (seen.t[rows] >= end).any():
+        raise ValueError(f"cells must be seen before time {end:g}")
+    check_count(draws, "draws")
+    moved = direction(adata, seen, shift, loadings, layer)
+    before, after = (
+        ends(seen, labels, rows, end, draws, neighbours, key, by)
+        for by in (np.zeros_like(moved), moved)
+    )
+    both = np.isfinite(before).all(axis=1) & np.isfinite(after).all(axis=1)
+    change = (after - before)[both]
+    error = change.std(axis=0, ddof=1) / np.sqrt(len(change)) if len(change) > 1 else np.nan
+    return pandas.DataFrame(
+        {
+            "before": before[both].mean(axis=0),
+            "after": after[both].mean(axis=0),
+            "change": change.mean(axis=0),
+            "standard_error": error,
+        },
+        index=pandas.Index(labels.names, name=groups),
+    )
+
+
+def direction(
+    adata: Any, seen: Cells, shift: Mapping[str, float], loadings: str, layer: str | None
+) -> np.ndarray:
+    """The shift in the representation that shifts of genes and components add up to."""
+    if not isinstance(shift, Mapping) or not shift:
+        raise TypeError(f"shift must be amounts by gene or component, got {shift!r}")
+    dim = seen.x.shape[1]
+    axes = {f"PC{i + 1}": i for i in range(dim)}
+    if seen.rep == "X":
+        axes = {name: i for i, name in enumerate(adata.var_names)}
+    unknown = [name for name in shift if name not in axes and name not in adata.var_names]
+    if unknown:
+        raise KeyError(f"shift: {unknown[0]!r} is neither a gene nor one of PC1 to PC{dim}")
+    total = np.zeros(dim)
+    through = None
+    for name, amount in shift.items():
+        amount = check_number(amount, f"shift of {name}")
+        if name in axes:
+            total[axes[name]] += amount
+            continue
+        through = Loadings(adata, seen, loadings, layer) if through is None else through
+        total += amount * through.matrix[adata.var_names.get_loc(name)]
+    return total

@@ -1,0 +1,99 @@
+"""The model inside `uns`: plain text, numbers and arrays, so that an .h5ad carries it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import numpy as np
+
+from stitchflow._cells import column, representation, times
+from stitchflow._energy import Energy
+from stitchflow._io import FORMAT, from_plain, plain
+from stitchflow._method import Fit
+from stitchflow._snapshots import Snapshots
+
+log = logging.getLogger("stitchflow")
+
+
+def require(package: str) -> Any:
+    """An optional package, or an error that names the extra it comes with."""
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ImportError(f"this needs {package}; install stitchflow[anndata]") from error
+
+
+def check_anndata(adata: Any) -> None:
+    anndata = require("anndata")
+    if not isinstance(adata, anndata.AnnData):
+        raise TypeError(f"adata must be an AnnData, got {type(adata).__name__}")
+
+
+def put(adata: Any, key_added: str, fit: Fit, params: dict[str, Any]) -> None:
+    """Write a fit and what it was made from into `uns[key_added]`."""
+    header, arrays = plain(fit)
+    adata.uns[key_added] = {
+        "params": {name: value for name, value in params.items() if value is not None},
+        "header": json.dumps(header),
+        # A slash in a name would be a group of the file.
+        "arrays": {name.replace("/", "|"): array for name, array in arrays.items()},
+    }
+
+
+def params_of(adata: Any, key_added: str) -> dict[str, Any]:
+    """What the fit under this key was made from, or an error that lists the keys there are."""
+    check_anndata(adata)
+    entry = adata.uns.get(key_added)
+    if not isinstance(entry, dict) or not {"params", "header", "arrays"} <= set(entry):
+        fits = [k for k, v in adata.uns.items() if isinstance(v, dict) and "header" in v]
+        listed = ", ".join(fits) or "none"
+        raise KeyError(f"no fit under uns[{key_added!r}]; fits there are: {listed}. Call tl.fit")
+    return dict(entry["params"])
+
+
+def load(adata: Any, key_added: str = "stitchflow", *, energy: Energy | None = None) -> Fit:
+    """The fit inside an AnnData, ready to answer; `energy` where it held functions of your own.
+
+    Where the cells are still those of the fit, `fit.data` holds them again.
+    """
+    params, entry = params_of(adata, key_added), adata.uns[key_added]
+    header = json.loads(str(entry["header"]))
+    if header.get("format") != FORMAT:
+        raise ValueError(
+            f"uns[{key_added!r}] has format {header.get('format')!r}; this version reads {FORMAT}"
+        )
+    arrays = {n.replace("|", "/"): np.asarray(array) for n, array in entry["arrays"].items()}
+    fit = from_plain(header, arrays, energy)
+    try:
+        data = cells_of(adata, params, trained(adata, key_added))
+    except (KeyError, ValueError):  # columns are gone, or were changed since
+        return fit
+    if data.fingerprint == header["data"]["fingerprint"]:
+        fit.data = data
+    return fit
+
+
+def trained(adata: Any, key_added: str) -> np.ndarray:
+    """Which cells the fit has seen."""
+    name = f"{key_added}_train"
+    everybody = np.ones(adata.n_obs, bool)
+    return np.asarray(adata.obs[name], bool) if name in adata.obs else everybody
+
+
+def cells_of(adata: Any, params: dict[str, Any], mask: np.ndarray) -> Snapshots:
+    """Some of the cells as snapshots."""
+    weight_key = params.get("weight_key")
+    weights = None if weight_key is None else column(adata, weight_key).to_numpy()
+    x, t = representation(adata, params["use_rep"]), times(adata, params["time_key"])
+    everybody = Snapshots.from_table(x, t, weights=weights)
+    assert everybody.rows is not None
+    return everybody.take(np.flatnonzero(mask[everybody.rows]))
+
+
+def said(wrote: list[str]) -> None:
+    """Log what was written, in scanpy's manner."""
+    log.info("added\n%s", "\n".join(f"    {line}" for line in wrote))
