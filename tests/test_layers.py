@@ -6,7 +6,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "stitchflow"
 
 LAYERS = [
-    {"_types", "_status"},
+    {"_types", "_status", "_html"},
     {
         "_units",
         "_snapshots",
@@ -22,7 +22,7 @@ LAYERS = [
     {"_optimise", "_consistency", "_growth", "_flow", "_packing", "_choices"},
     {"_method", "_stitching", "rivals"},
     {"_methods", "_evaluate", "_crossval", "_ensemble", "_diagnose", "_io", "_tables"},
-    {"datasets", "pl", "tl", "_runs", "_demo", "bench"},
+    {"datasets", "pl", "tl", "_runs", "report", "_demo", "bench"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -46,8 +46,7 @@ def save(fit: Fit, path: Any, *, overwrite: bool = False) -> None:
         "times": fit.times.tolist(),
         "data": {"fingerprint": data, **fit.source},
         "arrays_sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
-        "versions": {name: _version(name) for name in _PACKAGES}
-        | {"python": platform.python_version()},
+        "versions": versions(),
         **packed.header,
     }
     # The header names the arrays' hash and is written last: a run is complete once it is there.
@@ -116,6 +115,11 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def versions() -> dict[str, str | None]:
+    """The packages that numbers hang on, as installed."""
+    return {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()}
 
 
 def _version(name: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from stitchflow._ensemble import Ensemble
 from stitchflow._method import Fit
@@ -32,7 +32,7 @@ class Plane(NamedTuple):
         points = np.tile(data.x.mean(axis=0).astype(float), (grid * grid, 1))
         points[:, 0], points[:, 1] = first.ravel(), second.ravel()
         scale = 1.0 / np.maximum(high - low, 1e-300)
-        nearest, _ = cKDTree(data.x[:, :2] * scale).query(points[:, :2] * scale)
+        nearest, _ = KDTree(data.x[:, :2] * scale).query(points[:, :2] * scale)
         return Plane(across, up, points, (nearest < NEAR * np.sqrt(2.0)).reshape(grid, grid))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from stitchflow._types import as_cloud, check_count
 from stitchflow.pl._axes import PALETTE, axes
@@ -76,7 +76,7 @@ def project(x: Any, velocity: Any, embedding: Any) -> np.ndarray:
             f"x, velocity and embedding must have the same rows, got shapes "
             f"{x.shape}, {velocity.shape} and {y.shape}"
         )
-    near = cKDTree(x).query(x, k=min(max(NEIGHBOURS, 2 * x.shape[1]), len(x)))[1]
+    near = KDTree(x).query(x, k=min(max(NEIGHBOURS, 2 * x.shape[1]), len(x)))[1]
     near = near.reshape(len(x), -1)
     moved = np.empty_like(y)
     for rows in np.array_split(np.arange(len(x)), max(1, len(x) // 2000)):
@@ -145,7 +145,7 @@ def _on_grid(
     width = np.array([across[1] - across[0], up[1] - up[0]])
     nodes = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2) / width
     k = min(50, len(points))
-    distance, near = cKDTree(points / width).query(nodes, k=k)
+    distance, near = KDTree(points / width).query(nodes, k=k)
     distance, near = distance.reshape(-1, k), near.reshape(-1, k)
     weights = np.exp(-0.5 * distance**2)
     total = weights.sum(axis=1, keepdims=True)
