@@ -15,42 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
 import stitchflow as sf
+from falling import falling, known_fit, well
 from stitchflow import pl
 from stitchflow._crossval import CrossValidation, FoldScore
 from stitchflow._ensemble import Ensemble
-from stitchflow._flow import Flow
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 12.0  # of 255, root mean square: fonts and antialiasing differ between versions
 STEPS = np.linspace(0.0, 3.0, 25)
-
-
-def well(x):
-    return 0.25 * (x[0] ** 2 - 1.0) ** 2 + 0.5 * (x[1:] ** 2).sum()
-
-
-class Falling(Flow):
-    """The gradient flow of the well, in closed form."""
-
-    def simulate(self, x0, times, key=0, *, ode=False):
-        x, grown = np.asarray(x0), np.exp(np.asarray(times) - times[0])[:, None]
-        first = x[:, 0] * grown / np.sqrt(1.0 + x[:, 0] ** 2 * (grown**2 - 1.0))
-        return jnp.asarray(np.concatenate([first[..., None], x[:, 1:] / grown[..., None]], axis=2))
-
-
-def falling(dim: int = 2, n: int = 150) -> sf.Snapshots:
-    rng = np.random.default_rng(0)
-    start = rng.normal(size=(n, dim)) * np.array([0.3, 1.0])[:dim]
-    times = [0.0, 0.7, 1.5, 3.0]
-    clouds = np.asarray(Falling().simulate(start, times))
-    return sf.Snapshots.from_arrays(clouds + 0.1 * rng.normal(size=clouds.shape), times)
-
-
-def known_fit(energy, dim: int = 2, **history) -> sf.Fit:
-    """A fit whose energy is known, so that a picture does not hang on an optimiser."""
-    known, ended = sf.Energy.known(energy, dim), sf.Status(True, "known")
-    data = falling(dim)
-    return sf.Fit(sf.Stitching(), Falling(), known, ended, history, 0, 0.0, data=data)
 
 
 def steps() -> dict[str, np.ndarray]:
