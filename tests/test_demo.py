@@ -129,5 +129,5 @@ def test_the_demo_leaves_a_run_its_data_and_pictures(tmp_path, capsys):
         assert np.unique(stored["t"]).tolist() == list(TIMES)
     _check_folder(out)
     page = (out / "report.html").read_text()
-    for word in ("good", "rollout", "gradient flow", "Play"):
+    for word in ('class="finding good"', "rollout", "gradient flow", "Play"):
         assert word in page

@@ -88,8 +88,9 @@ def predicts(scores: Scores, baselines: dict[str, Scores]) -> Finding:
     near = row.floor is not None and row.value <= AS_GOOD * row.floor
     mark = GOOD if change > 0.0 or near else FAIR if change > -15.0 else POOR
     than = f"{abs(change):.0f} % {'closer' if change >= 0.0 else 'farther'} than"
-    about = "about the floor, below which no model can be told from it" if near else "the floor"
-    floor = "" if row.floor is None else f"; {row.floor:.3g} is {about}"
+    floor = "" if row.floor is None else f"; the floor is {row.floor:.3g}"
+    if near:
+        floor = f"; that is about the floor of {row.floor:.3g}, which no model is expected to beat"
     sentence = (
         f"Held-out individuals driven to {TASKS[row.protocol]} land at W1 = {row.value:.3g}, "
         f"{than} the best trivial method ({NAMES.get(best, best)}, {rival:.3g}){floor}."

@@ -8,7 +8,7 @@
   const stage = find("stage"), slider = find("time"), play = find("play"), tip = find("tip");
   const layers = ["data", "samples", "paths", "land"];
   const shows = Object.fromEntries(layers.map((name) => [name, find("show-" + name)]));
-  const number = (t) => String(Number(t.toPrecision(4)));
+  const number = (t) => String(Number(t.toPrecision(3)));
   const last = frames.length - 1;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let now = 0;        // a frame, or a place between two
