@@ -7,7 +7,7 @@ BIN := .venv/bin
 
 .venv/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[plot]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[plot,report]'
 	touch $@
 
 .venv/test.done: pyproject.toml

@@ -132,7 +132,7 @@ def stitched(tmp_path_factory) -> Path:
 
 def test_help_lists_the_commands():
     text = succeed("--help")
-    for command in ("demo", "fit", "evaluate", "simulate"):
+    for command in ("demo", "fit", "evaluate", "simulate", "report"):
         assert f"  {command} " in text
 
 

@@ -114,7 +114,7 @@ def test_the_demo_leaves_a_run_its_data_and_pictures(tmp_path, capsys):
     assert end.value.code == 0
     names = ("overview", "history")
     pictures = [f"{name}.png" for name in names]
-    files = ["arrays.npz", "data.npz", "header.json", *pictures]
+    files = ["arrays.npz", "data.npz", "header.json", "report.html", "split.npz", *pictures]
     assert sorted(path.name for path in out.iterdir()) == sorted(files)
     for name in pictures:
         assert (out / name).read_bytes().startswith(b"\x89PNG")
@@ -128,3 +128,6 @@ def test_the_demo_leaves_a_run_its_data_and_pictures(tmp_path, capsys):
         np.testing.assert_array_equal(stored["x"], double_well(dim=2, n=500, key=0)[0].x)
         assert np.unique(stored["t"]).tolist() == list(TIMES)
     _check_folder(out)
+    page = (out / "report.html").read_text()
+    for word in ('class="finding good"', "rollout", "gradient flow", "Play"):
+        assert word in page

@@ -6,7 +6,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "stitchflow"
 
 LAYERS = [
-    {"_types", "_status"},
+    {"_types", "_status", "_html"},
     {
         "_cluster",
         "_units",
@@ -25,7 +25,7 @@ LAYERS = [
     {"_optimise", "_consistency", "_growth", "_flow", "_packing", "_choices"},
     {"_method", "_driven", "_stitching", "rivals"},
     {"_methods", "_evaluate", "_crossval", "_ensemble", "_diagnose", "_io", "_tables", "_cells"},
-    {"datasets", "pl", "tl", "_runs", "_demo", "bench"},
+    {"datasets", "pl", "tl", "_runs", "_demo", "bench", "report"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -32,4 +32,8 @@ def test_a_wheel_without_extras_runs_the_demo(tmp_path):
     printed = run(tmp_path / "empty" / "bin" / "stitchflow", "demo", "--out", tmp_path / "demo")
     assert "rollout" in printed
     assert "pictures need matplotlib: install stitchflow[plot]" in printed
+    assert "a report needs jinja2; install stitchflow[report]" in printed
     assert (tmp_path / "demo" / "header.json").exists()
+    run(python, "-m", "pip", "install", "-q", f"{wheel}[report]")
+    run(tmp_path / "empty" / "bin" / "stitchflow", "report", tmp_path / "demo")
+    assert "What moves this population" in (tmp_path / "demo" / "report.html").read_text()

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version as _version
 
-from stitchflow import datasets, metrics, pl, tl
+from stitchflow import datasets, metrics, pl, report, tl
 from stitchflow._cluster import run_all
 from stitchflow._consistency import Consistency
 from stitchflow._crossval import CrossValidation, cross_validate
@@ -78,6 +78,7 @@ __all__ = [
     "load",
     "metrics",
     "pl",
+    "report",
     "run_all",
     "silverman",
     "tl",

@@ -1,9 +1,10 @@
-"""The embedded example: simulate, fit, evaluate, draw."""
+"""The embedded example: simulate, fit, evaluate, draw, report."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,13 @@ from stitchflow._evaluate import evaluate, table
 from stitchflow._io import HEADER
 from stitchflow._method import Fit
 from stitchflow._optimise import Optimiser
-from stitchflow._runs import baselines
+from stitchflow._runs import SPLIT, baselines
 from stitchflow._snapshots import Snapshots
 from stitchflow._stitching import Stitching, fit
+from stitchflow._tables import Columns, read_table
 from stitchflow.datasets import double_well
 from stitchflow.metrics import pattern_r2
+from stitchflow.report import REPORT, write_report
 
 
 def run_demo(out: Path, console: Console) -> None:
@@ -38,15 +41,34 @@ def run_demo(out: Path, console: Console) -> None:
     learned, true = result.energy.potential(test.x), truth.potential(test.x)
     r2 = pattern_r2(np.asarray(learned), np.asarray(true))
     console.print(f"potential against the truth on the held-out points: pattern R2 = {r2:.3f}")
-    result.source = {"demo": True}
-    result.save(out, overwrite=True)
-    np.savez(out / "data.npz", x=data.x, t=data.times[data.index])
+    _keep(result, data, test, out)
     pictures = _draw(result, train, test, out)
     console.print(
         f"wrote {out}/: header.json, arrays.npz, data.npz" + (", " + pictures if pictures else "")
     )
     if not pictures:
         console.print("pictures need matplotlib: install stitchflow[plot]")
+    try:
+        write_report(result, out / REPORT, test=test)
+        console.print(f"wrote {out / REPORT}: open it in a browser")
+    except ImportError as error:
+        console.print(str(error))
+
+
+def _keep(result: Fit, data: Snapshots, test: Snapshots, out: Path) -> None:
+    """The run with its data beside it, so that `evaluate` and `report` work on it."""
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / "data.npz"
+    np.savez(file, x=data.x, t=data.times[data.index])
+    table = read_table(file)
+    assert data.rows is not None
+    assert test.rows is not None
+    rows = np.flatnonzero(np.isin(data.rows, test.rows))  # the file is in the order of `data`
+    np.savez(out / SPLIT, train=np.setdiff1d(np.arange(len(data.x)), rows), test=rows)
+    columns = asdict(Columns())
+    result.source = {"demo": True, "path": str(file.resolve()), "sha256": table.sha256}
+    result.source["columns"] = columns
+    result.save(out, overwrite=True)
 
 
 def _check_folder(out: Path) -> None:

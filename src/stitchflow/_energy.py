@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from stitchflow._html import table
 from stitchflow._kde import KDE, Field
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._terms import Cloud, Entropy, InternalEnergy, Potential, Term
@@ -40,6 +41,11 @@ class Energy(eqx.Module):
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.terms))
+
+    def _repr_html_(self) -> str:
+        rows = [(repr(term), *_settings(term)) for term in self.terms]
+        known = self.units is not None and bool(self.only(Entropy))
+        return table("Energy", [*rows, ("beta", f"{self.beta:.4g}")] if known else rows)
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Energy:
         """Parameters for data like `cloud` (internal units)."""
@@ -168,6 +174,12 @@ class Energy(eqx.Module):
         cloud = as_cloud(measure, "measure", units.dim)
         check_count(cloud.shape[0], "number of points in measure", 2)
         return KDE.uniform(units.space_in(cloud))
+
+
+def _settings(term: Term) -> tuple[str, ...]:
+    """The choices that made a term, as one word."""
+    given = ((name, value) for name, value in term.settings.items() if value is not None)
+    return (", ".join(f"{name} = {value}" for name, value in given),)
 
 
 def at_one(function: Any, x: Array, t: Scalar, rho: KDE, field: Field) -> Array:

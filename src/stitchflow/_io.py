@@ -71,8 +71,7 @@ def plain(fit: Fit) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "seed": fit.seed,
         "times": fit.times.tolist(),
         "data": {"fingerprint": data, **fit.source},
-        "versions": {name: _version(name) for name in _PACKAGES}
-        | {"python": platform.python_version()},
+        "versions": versions(),
         **packed.header,
     }
     return header, packed.arrays | history
@@ -129,6 +128,11 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def versions() -> dict[str, str | None]:
+    """The packages that numbers hang on, as installed."""
+    return {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()}
 
 
 def _version(name: str) -> str | None:

@@ -10,9 +10,12 @@ import numpy as np
 
 from stitchflow._energy import Energy
 from stitchflow._flow import Flow
+from stitchflow._html import table
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import Status
 from stitchflow._types import KeyLike
+
+SHOWN = ("divergence", "residual")  # of the history, at its end
 
 
 @dataclass
@@ -37,6 +40,14 @@ class Fit:
 
     def __repr__(self) -> str:
         return f"Fit({self.method.name}: {self.status})"
+
+    def _repr_html_(self) -> str:
+        rows = [("ended", str(self.status)), ("took", f"{self.seconds:.1f} s, {self.steps} steps")]
+        if self.energy is not None:
+            rows.append(("energy", f"{self.energy!r}, beta = {self.energy.beta:.4g}"))
+        rows.extend((n, f"{v[-1]:.4g}") for n, v in self.history.items() if n in SHOWN and len(v))
+        rows.append(("data", repr(self.data)) if self.data else ("times", f"{len(self.times)}"))
+        return table(f"Fit by {self.method.name}", rows)
 
     def summary(self) -> str:
         """A few lines for a terminal: method, energy, end, time."""

@@ -253,6 +253,12 @@ def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots]:
     return result, test
 
 
+def held_out(file: DataFile, run: Path) -> Snapshots | None:
+    """The individuals of a run's own data that it was not trained on."""
+    rows = _read_split(run / SPLIT).test
+    return file.at_rows(rows) if len(rows) else None
+
+
 def _read_split(path: Path) -> Split:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:

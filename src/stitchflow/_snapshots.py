@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from stitchflow._coupling import Motion, actions, motion
+from stitchflow._html import table
 from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_number, rows_named
 from stitchflow._units import Units
+
+MOST_ROWS = 20  # of a table in a notebook
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +113,14 @@ class Snapshots:
             f"Snapshots({len(self.times)} times from {t0:g} to {t1:g}, "
             f"{len(self.x)} individuals, {self.dim} dimensions)"
         )
+
+    def _repr_html_(self) -> str:
+        pairs = list(zip(self.times, self.counts, strict=True))
+        rows = [(f"{t:g}", f"{n:,}") for t, n in pairs]
+        if len(rows) > MOST_ROWS:
+            half = MOST_ROWS // 2
+            rows = [*rows[:half], ("...", f"{len(rows) - 2 * half} more"), *rows[-half:]]
+        return table(repr(self), rows, ("time", "individuals"))
 
     def __len__(self) -> int:
         return len(self.times)

@@ -82,7 +82,7 @@ def fit(
     """
     import jax
 
-    from stitchflow._runs import build_method, fit_file, parse_settings
+    from stitchflow._runs import build_method, fit_file, held_out, parse_settings
     from stitchflow._stitching import Stitching
     from stitchflow._tables import Columns, read_table
 
@@ -117,9 +117,21 @@ def fit(
     )
     console.print(result.summary())
     console.print(f"wrote {out}/: header.json, arrays.npz, split.npz")
-    console.print(f"next: stitchflow evaluate {out}")
     if not result.status.ok:
         raise typer.Exit(1)
+    _write_report(result, out, held_out(file, out))
+    console.print(f"next: stitchflow evaluate {out}")
+
+
+@app.command()
+def report(run: Run) -> None:
+    """Write RUN/report.html: a page with verdict, scores and a landscape to play with.
+
+    Example: stitchflow report run
+    """
+    from stitchflow.report import report_run
+
+    console.print(f"wrote {report_run(run)}")
 
 
 @app.command()
@@ -294,6 +306,17 @@ def bench(
     console.print(Scores(Row(**{name: row[name] for name in names}) for row in means))
     if not result.status.ok:
         raise typer.Exit(1)
+
+
+def _write_report(result: Any, out: Path, test: Any) -> None:
+    """A fit is kept whether or not its report can be written."""
+    from stitchflow.report import REPORT, write_report
+
+    try:
+        write_report(result, out / REPORT, test=test)
+        console.print(f"wrote {out / REPORT}")
+    except ImportError as error:
+        console.print(str(error))
 
 
 def _numbers(text: str | None, option: str) -> list[float]:

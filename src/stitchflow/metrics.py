@@ -8,9 +8,10 @@ import numpy as np
 import ot
 from scipy.linalg import sqrtm
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist
 
 PROJECTIONS = 200
+MOST_PAIRED = 2000  # individuals whose pairs stand for all pairs
 
 
 def w1(x: np.ndarray, y: np.ndarray) -> float:
@@ -38,6 +39,14 @@ def sliced_w2(x: np.ndarray, y: np.ndarray) -> float:
     levels = (np.arange(n) + 0.5) / n
     a, b = (_quantiles(cloud @ directions, levels) for cloud in (x, y))
     return float(np.sqrt(((a - b) ** 2).mean()))
+
+
+def pair_band(cloud: np.ndarray) -> tuple[float, float]:
+    """5 and 95 % of the pair distances within a cloud."""
+    if len(cloud) > MOST_PAIRED:
+        cloud = cloud[np.random.default_rng(0).permutation(len(cloud))[:MOST_PAIRED]]
+    low, high = np.percentile(pdist(cloud), [5.0, 95.0])
+    return float(low), float(high)
 
 
 def _quantiles(values: np.ndarray, levels: np.ndarray) -> np.ndarray:

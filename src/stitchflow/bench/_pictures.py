@@ -12,7 +12,8 @@ from stitchflow._flow import StitchedFlow
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
 from stitchflow.bench._runs import Prepared, Run
-from stitchflow.bench._truth import curl, pair_band
+from stitchflow.bench._truth import curl
+from stitchflow.metrics import pair_band
 
 GRID = 70
 Arrays = dict[str, np.ndarray]
@@ -129,7 +130,7 @@ def _cis(prepared: Prepared, fit: Fit) -> Arrays:
     test = prepared.problem.test
     shown = [int(k) for k in np.linspace(0, len(test) - 1, 8).round()]
     first, second, points = _plane(test.x.min(axis=0) - 0.3, test.x.max(axis=0) + 0.3)
-    low, high = pair_band(test)
+    low, high = pair_band(test.cloud(len(test) // 2))
     r = np.linspace(0.0, 1.3 * high, 200)
     return {
         "first": first,

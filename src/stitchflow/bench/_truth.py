@@ -13,7 +13,6 @@ from functools import cached_property
 import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import KDTree
-from scipy.spatial.distance import pdist
 
 from stitchflow._energy import Energy
 from stitchflow._evaluate import Row
@@ -22,7 +21,7 @@ from stitchflow._method import Fit
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Potential
-from stitchflow.metrics import bd2_uvp, pattern_r2, raw_r2
+from stitchflow.metrics import bd2_uvp, pair_band, pattern_r2, raw_r2
 
 GRID = 100
 NEAR = 0.05  # of the bounding box's diagonal
@@ -128,15 +127,9 @@ def grad_pattern_r2(r: Recovery) -> float | None:
     return None if true.std() < 1e-9 else pattern_r2(gap + true, true)
 
 
-def pair_band(test: Snapshots) -> tuple[float, float]:
-    """5 and 95 % of the pair distances half-way through the data."""
-    low, high = np.percentile(pdist(test.cloud(len(test) // 2)), [5.0, 95.0])
-    return float(low), float(high)
-
-
 def w_pattern_r2(r: Recovery) -> float:
     """Squared correlation of W over the band of pair distances in the middle of the data."""
-    distances = np.linspace(*pair_band(r.test), 200)
+    distances = np.linspace(*pair_band(r.test.cloud(len(r.test) // 2)), 200)
     return pattern_r2(
         np.asarray(r.learned.interaction(distances)), np.asarray(r.truth.interaction(distances))
     )

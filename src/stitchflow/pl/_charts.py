@@ -1,0 +1,81 @@
+"""Charts of numbers: the loss over the fit, W over distance, scores of what was left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stitchflow._crossval import CrossValidation
+from stitchflow._method import Fit
+from stitchflow._snapshots import Snapshots
+from stitchflow.metrics import pair_band
+from stitchflow.pl._axes import PALETTE, axes
+
+MARKERS = "osD^vP*X"
+
+
+def history(fit: Fit, *, ax: Any = None) -> Any:
+    """The parts of the objective over the fit: divergence on the left, residual on the right."""
+    if not {"divergence", "residual"} <= set(fit.history):
+        raise ValueError(f"{fit.method.name} has no history to draw")
+    ax = axes(ax)
+    twin = ax.twinx()
+    ax.plot(fit.history["step"], fit.history["divergence"], color=PALETTE[0])
+    twin.plot(fit.history["step"], fit.history["residual"], color=PALETTE[1], ls="--")
+    ax.set_xlabel("step")
+    ax.set_ylabel("divergence", color=PALETTE[0])
+    twin.set_ylabel("residual", color=PALETTE[1])
+    twin.set_yscale("log")
+    ax.set_title("loss history")
+    return ax
+
+
+def interaction(fit: Fit, data: Snapshots | None = None, *, ax: Any = None) -> Any:
+    """W over distance, zero at the far end; shaded where 90 % of the pair distances lie.
+
+    Outside the shade no pairs of individuals say what W is.
+    """
+    data = fit.data if data is None else data
+    if fit.energy is None:
+        raise ValueError(f"{fit.method.name} has no energy to draw")
+    if data is None:
+        raise ValueError("data is needed: its pair distances say where W is known")
+    low, high = pair_band(data.cloud(len(data) // 2))
+    r = np.linspace(0.0, 1.3 * high, 200)
+    w = np.asarray(fit.energy.interaction(r))
+    ax = axes(ax)
+    ax.axvspan(low, high, color="0.9", label="90 % of pair distances")
+    ax.plot(r, w - w[-1], color=PALETTE[0], label="W")
+    ax.set_xlabel("distance r")
+    ax.set_ylabel("W(r)")
+    ax.set_title("interaction")
+    ax.legend(fontsize="x-small")
+    return ax
+
+
+def cross_validation(scores: CrossValidation, *, metric: str | None = None, ax: Any = None) -> Any:
+    """Scores of every method at everything left out, with the floor as a grey bar."""
+    metric = scores.metrics[0] if metric is None else metric
+    if metric not in scores.metrics:
+        raise ValueError(f"metric must be among {', '.join(scores.metrics)}; got {metric!r}")
+    ax, places = axes(ax), [p for p in scores.places(metric) if p[2] is not None]
+    for i, method in enumerate(scores.methods):
+        values = [scores.value(method, metric, place) for place in places]
+        known = [(j, value) for j, value in enumerate(values) if value is not None]
+        shift = 0.6 * (i / max(len(scores.methods) - 1, 1) - 0.5)
+        at, look = [j + shift for j, _ in known], MARKERS[i % len(MARKERS)]
+        colour = PALETTE[i % len(PALETTE)]
+        ax.plot(at, [v for _, v in known], look, color=colour, label=method, ms=5)
+    for j, place in enumerate(places):
+        floor = scores.floor(metric, place)
+        if floor is not None:
+            label = "floor" if j == 0 else None
+            ax.hlines(floor, j - 0.4, j + 0.4, color="0.5", lw=3, alpha=0.6, label=label)
+    ax.set_xticks(range(len(places)), [f"{out}\n{protocol}" for out, protocol, _ in places])
+    ax.tick_params(axis="x", labelsize="small")
+    ax.set_xlabel("left out")
+    ax.set_ylabel(metric)
+    ax.set_ylim(bottom=0.0)
+    ax.legend(fontsize="x-small")
+    return ax

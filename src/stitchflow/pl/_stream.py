@@ -1,0 +1,155 @@
+"""Streams of velocities on an embedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.spatial import KDTree
+
+from stitchflow._types import as_cloud, check_count
+from stitchflow.pl._axes import PALETTE, axes
+
+NEIGHBOURS = 30
+RIDGE = 1e-3  # of the neighbours' mean variance: directions they hardly show are not magnified
+
+
+def stream(
+    embedding: Any,
+    velocity: Any = None,
+    *,
+    basis: str | None = None,
+    key: str = "stitchflow",
+    use_rep: str | None = None,
+    colour: Any = None,
+    grid: int = 40,
+    arrows: bool = True,
+    ax: Any = None,
+) -> Any:
+    """Stream lines of velocities on a 2-D embedding, with arrows of their size on top.
+
+    Of arrays: points (n, 2) and their velocities (n, 2). Of an AnnData: the embedding
+    `obsm[basis]` and `obsm[f"{key}_velocity"]`, which belongs to the representation `use_rep` (by
+    default the one of the fit) and is carried over by `project`. `colour` is one number or
+    category per point.
+
+    >>> pl.stream(adata, basis="umap", colour=adata.obs["day"])      # doctest: +SKIP
+    """
+    if hasattr(embedding, "obsm"):
+        points, moves = _of_cells(embedding, basis, key, use_rep)
+    else:
+        points = as_cloud(embedding, "embedding", 2).astype(np.float64)
+        if velocity is None:
+            raise ValueError("velocity is needed: one row of two numbers per point")
+        moves = as_cloud(velocity, "velocity", 2).astype(np.float64)
+    if len(points) != len(moves):
+        raise ValueError(f"velocity must have one row per point ({len(points)}), got {len(moves)}")
+    check_count(grid, "grid", 4)
+    ax = axes(ax)
+    _scatter(ax, points, colour)
+    across, up, field = _on_grid(points, moves, grid)
+    ax.streamplot(across, up, field[..., 0], field[..., 1], color="0.15", linewidth=0.8, density=1)
+    if arrows:
+        every = slice(grid // 20, None, max(1, grid // 10))
+        x, y = np.meshgrid(across[every], up[every])
+        inside = np.isfinite(field[every, every, 0])
+        tips = field[every, every][inside]
+        look = {"color": PALETTE[1], "angles": "xy", "width": 0.006, "zorder": 4}
+        ax.quiver(x[inside], y[inside], tips[:, 0], tips[:, 1], **look)
+    name = "embedding" if basis is None else basis.removeprefix("X_")
+    ax.set_xlabel(f"{name} 1")
+    ax.set_ylabel(f"{name} 2")
+    ax.set_title("velocity")
+    return ax
+
+
+def project(x: Any, velocity: Any, embedding: Any) -> np.ndarray:
+    r"""Velocities (n, d) at points x (n, d), carried to an embedding (n, k) of the same points.
+
+    Around every point the embedding is taken as linear, by least squares over its nearest
+    neighbours: $J = \arg\min \sum_j |y_j - \bar y - J(x_j - \bar x)|^2$, and the velocity is $Jv$.
+    """
+    x, velocity = as_cloud(x, "x").astype(np.float64), np.asarray(velocity, np.float64)
+    y = as_cloud(embedding, "embedding").astype(np.float64)
+    if velocity.shape != x.shape or len(y) != len(x):
+        raise ValueError(
+            f"x, velocity and embedding must have the same rows, got shapes "
+            f"{x.shape}, {velocity.shape} and {y.shape}"
+        )
+    near = KDTree(x).query(x, k=min(max(NEIGHBOURS, 2 * x.shape[1]), len(x)))[1]
+    near = near.reshape(len(x), -1)
+    moved = np.empty_like(y)
+    for rows in np.array_split(np.arange(len(x)), max(1, len(x) // 2000)):
+        a = x[near[rows]] - x[near[rows]].mean(axis=1, keepdims=True)
+        b = y[near[rows]] - y[near[rows]].mean(axis=1, keepdims=True)
+        square = np.einsum("nki,nkj->nij", a, a)
+        ridge = RIDGE * np.trace(square, axis1=1, axis2=2) / x.shape[1] + 1e-300
+        square += ridge[:, None, None] * np.eye(x.shape[1])
+        part = np.linalg.solve(square, velocity[rows][..., None])
+        moved[rows] = np.einsum("nki,nkj,njo->ni", b, a, part)
+    return moved
+
+
+def _of_cells(
+    adata: Any, basis: str | None, key: str, use_rep: str | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Embedding and projected velocities of an AnnData."""
+    if basis is None:
+        raise ValueError(f"basis is needed: one of {', '.join(adata.obsm)}")
+    y = np.asarray(_found(adata, basis, "basis"), np.float64)[:, :2]
+    velocity = np.asarray(_found(adata, f"{key}_velocity", "key"), np.float64)
+    if use_rep is None:
+        stored = adata.uns.get(key, {})
+        use_rep = str(stored.get("params", {}).get("use_rep", "X_pca"))
+    x = adata.X if use_rep == "X" else _found(adata, use_rep, "use_rep")
+    x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)
+    if x.shape != velocity.shape:
+        raise ValueError(
+            f"use_rep={use_rep!r} has shape {x.shape}, but obsm['{key}_velocity'] "
+            f"{velocity.shape}: name the representation of the fit"
+        )
+    return y, project(x, velocity, y)
+
+
+def _found(adata: Any, name: str, argument: str) -> Any:
+    for entry in (name, f"X_{name}"):
+        if entry in adata.obsm:
+            return adata.obsm[entry]
+    listed = ", ".join(adata.obsm) or "nothing"
+    raise KeyError(f"{argument}: {name!r} is not in adata.obsm, which holds {listed}")
+
+
+def _scatter(ax: Any, points: np.ndarray, colour: Any) -> None:
+    size = float(np.clip(4000.0 / len(points), 2.0, 12.0))
+    look = {"s": size, "linewidths": 0, "alpha": 0.6}
+    values = None if colour is None else np.asarray(colour)
+    if values is None:
+        ax.scatter(points[:, 0], points[:, 1], color="0.7", **look)
+    elif values.dtype.kind in "fiu":
+        shown = ax.scatter(points[:, 0], points[:, 1], c=values, cmap="viridis", **look)
+        ax.figure.colorbar(shown, ax=ax, label=getattr(colour, "name", None) or "")
+    else:
+        for i, name in enumerate(np.unique(values.astype(str))):
+            of = values.astype(str) == name
+            ax.scatter(*points[of].T, color=PALETTE[i % len(PALETTE)], label=name, **look)
+        ax.legend(fontsize="x-small", markerscale=2.0)
+
+
+def _on_grid(
+    points: np.ndarray, moves: np.ndarray, grid: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Kernel means of the velocities on a grid, NaN where no points are near."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    pad = 0.02 * (high - low) + 1e-12
+    across, up = (np.linspace(a, b, grid) for a, b in zip(low - pad, high + pad, strict=True))
+    width = np.array([across[1] - across[0], up[1] - up[0]])
+    nodes = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2) / width
+    k = min(50, len(points))
+    distance, near = KDTree(points / width).query(nodes, k=k)
+    distance, near = distance.reshape(-1, k), near.reshape(-1, k)
+    weights = np.exp(-0.5 * distance**2)
+    total = weights.sum(axis=1, keepdims=True)
+    field = (weights[..., None] * moves[near]).sum(axis=1) / np.maximum(total, 1e-300)
+    alone = distance[:, min(4, k - 1)] > 3.0  # a stray point or two make no stream
+    field[(distance[:, 0] > 1.5) | alone] = np.nan
+    return across, up, field.reshape(grid, grid, 2)

@@ -1,0 +1,183 @@
+"""What a report says, gathered from a fit and the individuals held out from it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stitchflow._diagnose import Diagnosis, diagnose
+from stitchflow._ensemble import Ensemble
+from stitchflow._evaluate import PROTOCOLS, Scores, evaluate
+from stitchflow._io import versions as installed
+from stitchflow._method import Fit
+from stitchflow._runs import baselines, plan_of
+from stitchflow._snapshots import Snapshots
+from stitchflow._status import NotAvailable
+from stitchflow.report._charts import Chart, history_charts, interaction_chart
+from stitchflow.report._scene import scene
+from stitchflow.report._verdict import Finding, findings
+
+SCORED = 300  # individuals of each time: a report is written after every fit
+MOST_TIMES = 15  # beyond, single gaps are not scored
+FEW = 50
+
+QUESTIONS = {
+    "marginal": "samples of the curve against held-out individuals",
+    "one-step": "held-out individuals driven to the next snapshot",
+    "rollout": "driven from the first snapshot to all later ones",
+    "interpolate": "a time inside the range that was not trained on",
+    "forecast": "a time after the last trained one",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: the score of each method at one place, None where there is none."""
+
+    protocol: str
+    time: float | None
+    values: tuple[float | None, ...]
+    floor: float | None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Everything on the page but its looks."""
+
+    facts: list[tuple[str, str]]
+    findings: list[Finding]
+    methods: list[str]
+    means: list[Line]
+    lines: list[Line]
+    scored: int
+    diagnosis: Diagnosis | None
+    charts: list[Chart]
+    scene: dict[str, Any]
+    settings: list[tuple[str, str]]
+    versions: dict[str, str | None]
+    warnings: list[str]
+
+
+def gather(
+    fit: Fit | Ensemble,
+    test: Snapshots | None,
+    versions: dict[str, str | None] | None = None,
+    warned: Sequence[str] = (),
+) -> Contents:
+    """Scores, diagnosis and pictures of a fit."""
+    first = fit.members[0] if isinstance(fit, Ensemble) else fit
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        test = None if test is None or not len(test.x) else test.subsample(SCORED)
+        table = {} if test is None else _scores(first, test)
+        try:
+            diagnosis = diagnose(fit)
+        except NotAvailable:
+            diagnosis = None
+        pictures = scene(first, test)
+    own, *_ = table.values() if table else [Scores()]
+    others = dict(list(table.items())[1:])
+    lines = _lines(table)
+    charts = [*history_charts(first), interaction_chart(first, first.data)]
+    said = [*warned, *_concerns(first, test, diagnosis)]
+    return Contents(
+        facts=_facts(first),
+        findings=findings(own, others, diagnosis),
+        methods=list(table),
+        means=[line for line in lines if line.time is None],
+        lines=[line for line in lines if line.time is not None],
+        scored=SCORED,
+        diagnosis=diagnosis,
+        charts=[chart for chart in charts if chart is not None],
+        scene=pictures,
+        settings=flattened(plan_of(first.method)),
+        versions=installed() if versions is None else versions,
+        warnings=[*said, *dict.fromkeys(str(w.message) for w in caught)],
+    )
+
+
+def _scores(fit: Fit, test: Snapshots) -> dict[str, Scores]:
+    """W1 of the fit and of the trivial methods, at no more times than a reader waits for."""
+    protocols = PROTOCOLS
+    if len(test) > MOST_TIMES:
+        kept = np.unique(np.linspace(0, len(test) - 1, MOST_TIMES).round().astype(int))
+        test = test.keep_times(test.times[kept])
+        protocols = tuple(p for p in PROTOCOLS if p != "one-step")
+    own = evaluate(fit, test, metrics=("w1",), protocols=protocols)
+    return {fit.method.name: own, **baselines(fit.data, test, SCORED)} if own else {}
+
+
+def _lines(table: dict[str, Scores]) -> list[Line]:
+    found = [{(r.protocol, r.time): r for r in rows} for rows in table.values()]
+    places = found[0] if found else {}
+    value = lambda rows, place: rows[place].value if place in rows else None
+    return [
+        Line(*place, tuple(value(rows, place) for rows in found), row.floor)
+        for place, row in places.items()
+    ]
+
+
+def _facts(fit: Fit) -> list[tuple[str, str]]:
+    facts = [("Method", fit.method.name), ("Ended", str(fit.status))]
+    if fit.energy is not None:
+        facts.append(("Energy", f"{fit.energy!r}"))
+        facts.append(("Diffusion", f"beta = {fit.energy.beta:.4g}"))
+    if fit.data is not None:
+        facts.append(("Trained on", f"{len(fit.data.x):,} individuals"))
+    facts.append(("Dimensions", str(fit.flow.dim)))
+    listed = ", ".join(f"{t:g}" for t in fit.times[:8])
+    more = f", ... ({len(fit.times)} in all)" if len(fit.times) > 8 else ""
+    facts.append(("Times", listed + more))
+    if "path" in fit.source:
+        facts.append(("Data", Path(fit.source["path"]).name))
+    facts.append(("Training time", f"{fit.seconds:.1f} s, {fit.steps:,} steps"))
+    if fit.seed is not None:
+        facts.append(("Seed", str(fit.seed)))
+    return facts
+
+
+def _concerns(fit: Fit, test: Snapshots | None, diagnosis: Diagnosis | None) -> list[str]:
+    """What a careful reader would want to be told."""
+    said = []
+    if not fit.status.ok:
+        said.append(f"The fit did not end well: {fit.status}.")
+    if fit.data is not None and fit.data.counts.min() < FEW:
+        k = int(fit.data.counts.argmin())
+        said.append(
+            f"Only {fit.data.counts[k]} individuals were trained on at t = {fit.data.times[k]:g}: "
+            "whatever is said of that time is said of few."
+        )
+    if test is not None and test.times[-1] > fit.times[-1]:
+        said.append(
+            f"Nothing after t = {fit.times[-1]:g} was trained on: what is shown there is "
+            "extrapolated with the learned dynamics."
+        )
+    if diagnosis is not None and diagnosis.suggests_growth:
+        said.append(
+            "The number of individuals changes over time. It is read as sampling; where it "
+            "measures the population's size, fit with growth."
+        )
+    if diagnosis is not None and diagnosis.time_varying:
+        said.append("V(x, t) changes in time: it explains any smooth motion, so judge by W1.")
+    return said
+
+
+def flattened(entry: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """Nested settings as `part.name` and a word."""
+    found: list[tuple[str, str]] = []
+    for name, value in entry.items():
+        if isinstance(value, dict):
+            found.append((f"{before}{name}", str(value.get("class", ""))))
+            rest = {n: v for n, v in value.items() if n != "class"}
+            found.extend(flattened(rest, f"{before}{name}."))
+        elif name == "energy":
+            found.extend((f"energy.{term}", str(settings)) for term, settings in value)
+        elif name != "class":
+            word = f"{value:.6g}" if isinstance(value, float) else str(value)
+            found.append((f"{before}{name}", word))
+    return found

@@ -1,0 +1,70 @@
+"""The page itself: contents put into the template, everything of the user's escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from stitchflow._ensemble import Ensemble
+from stitchflow._io import write_atomically
+from stitchflow._method import Fit
+from stitchflow._snapshots import Snapshots
+from stitchflow.report._charts import HEIGHT, WIDTH
+from stitchflow.report._contents import QUESTIONS, Contents, Line, gather
+
+MARKS = {"good": "✓", "fair": "~", "poor": "✗", "open": "?"}
+
+
+def write_report(
+    fit: Fit | Ensemble,
+    path: Any,
+    *,
+    test: Snapshots | None = None,
+    versions: dict[str, str | None] | None = None,
+    warned: Sequence[str] = (),
+) -> None:
+    """Write one self-contained HTML page on a fit, or on an ensemble's first member and spread.
+
+    `test` are individuals the fit has not seen, which its verdict rests on.
+
+    >>> stitchflow.report.write_report(fit, "report.html", test=test)     # doctest: +SKIP
+    """
+    environment = _environment()
+    contents = gather(fit, test, versions, warned)
+    write_atomically(Path(path), render(contents, environment).encode())
+
+
+def render(contents: Contents, environment: Any = None) -> str:
+    """The page as text."""
+    environment = _environment() if environment is None else environment
+    folder = files("stitchflow.report")
+    style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.from_string((folder / "page.html").read_text("utf-8")).render(
+        contents=contents,
+        style=style,
+        script=script,
+        digest=digest,
+        questions=QUESTIONS,
+        marks=MARKS,
+        scale=max((v for line in contents.means for v in _known(line)), default=1.0),
+        chart={"width": WIDTH, "height": HEIGHT},
+        diagnosis=None if contents.diagnosis is None else asdict(contents.diagnosis),
+    )
+
+
+def _known(line: Line) -> list[float]:
+    return [value for value in (*line.values, line.floor) if value is not None]
+
+
+def _environment() -> Any:
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise ImportError("a report needs jinja2; install stitchflow[report]") from None
+    return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)

@@ -1,0 +1,26 @@
+"""From a run directory to its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stitchflow._io import load, read_header
+from stitchflow._runs import open_run
+from stitchflow._snapshots import Snapshots
+from stitchflow.report._page import write_report
+
+REPORT = "report.html"
+
+
+def report_run(run: Path) -> Path:
+    """Write RUN/report.html; where the run's data is gone, with what the fit alone can tell."""
+    header = read_header(run)
+    told: list[str] = []
+    test: Snapshots | None = None
+    try:
+        fit, test = open_run(run)
+    except ValueError as error:
+        fit = load(run)
+        told.append(f"No scores and no data: {error}.")
+    write_report(fit, run / REPORT, test=test, versions=header["versions"], warned=told)
+    return run / REPORT

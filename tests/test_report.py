@@ -1,0 +1,239 @@
+"""The report: what it says, that it escapes what users wrote, and that it asks for nothing."""
+
+import json
+import re
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import stitchflow as sf
+from falling import falling, known_fit, well
+from stitchflow import _runs, cli
+from stitchflow._diagnose import Diagnosis
+from stitchflow._evaluate import Row, Scores
+from stitchflow.report import report_run, write_report
+from stitchflow.report._charts import Chart
+from stitchflow.report._plane import TICKS, Plane
+from stitchflow.report._scene import MOST_POINTS, frames_of
+from stitchflow.report._verdict import findings
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+@pytest.fixture(autouse=True)
+def no_compilation_cache(monkeypatch):
+    """The settings of JAX are this process's, which other tests share."""
+    monkeypatch.setattr(_runs, "keep_compilations", lambda: None)
+
+
+def page_of(folder, dim=2, *, data=None, held_out=True, source=None) -> str:
+    fit = known_fit(sf.Potential(well), dim)
+    train, test = (falling(dim) if data is None else data).split(0.6, key=0)
+    fit.data, fit.source = train, source or {}
+    write_report(fit, folder / "report.html", test=test if held_out else None)
+    return (folder / "report.html").read_text()
+
+
+def scene_of(page: str) -> dict:
+    (text,) = re.findall(r'<script type="application/json" id="scene">(.*?)</script>', page)
+    return json.loads(text)
+
+
+def labelled(data: sf.Snapshots, word: str) -> sf.Snapshots:
+    ids = np.array([f"{word}{i}" for i in range(len(data.x))])
+    groups = np.array([f"{word}{i % 3}" for i in range(len(data.x))])
+    return replace(data, ids=ids, groups=groups)
+
+
+def test_everything_a_user_wrote_is_escaped(tmp_path):
+    source = {"path": f"/data/{HOSTILE}", "columns": {"features": [HOSTILE, HOSTILE]}}
+    page = page_of(tmp_path, data=labelled(falling(), HOSTILE), source=source)
+    assert page.count("<script") == 2
+    assert page.count("</script") == 2
+    assert "<img" not in page
+    assert "&lt;img src=x onerror=alert(2)&gt;" in page
+    scene = scene_of(page)
+    assert set(scene["data"]["groups"]) == {f"{HOSTILE}{i}" for i in range(3)}
+    assert all(label.startswith(HOSTILE) for label in scene["data"]["label"])
+    assert all(label.startswith(HOSTILE) for label in scene["starts"])
+    assert scene["names"] == [HOSTILE, HOSTILE]
+
+
+def test_the_page_refers_to_nothing_outside_itself(tmp_path):
+    page = page_of(tmp_path)
+    assert "http:" not in page
+    assert "https:" not in page
+    assert re.findall(r'(?:src|href)="([^"]*)"', page) == ["#explore"]
+    assert not re.search(r"@import|url\(|fetch|XMLHttpRequest|import\(", page)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_the_scene_holds_data_samples_and_trajectories(tmp_path, dim):
+    scene = scene_of(page_of(tmp_path, dim))
+    frames, data = scene["frames"], scene["data"]
+    assert set(falling().times) <= set(frames)
+    assert scene["times"] == falling().times.tolist()
+    assert len(scene["samples"]) == len(scene["paths"]) == len(frames)
+    assert len(data["at"]) == 2 * len(data["label"]) == 2 * len(data["time"])
+    assert np.mean(data["held"]) == pytest.approx(0.4, abs=0.02)
+    inside = np.array(data["at"])
+    assert ((inside >= 0) & (inside <= TICKS)).mean() > 0.99
+    # The known flow falls into wells at one: the trajectories' ends are where it says.
+    ends = np.array(scene["paths"][-1]).reshape(-1, 2)[:, 0] / TICKS
+    (low, high), _ = scene["box"]
+    across = low + ends * (high - low)
+    if dim < 3:
+        assert np.median(np.abs(np.abs(across) - 1.0)) < 0.05
+    assert ("V" in scene["names"][1]) is (dim == 1)
+    assert bool(scene["note"]) is (dim != 2)
+    assert scene["landscape"] is not None
+
+
+def test_a_report_of_many_cells_stays_small(tmp_path):
+    rng = np.random.default_rng(0)
+    clouds = [rng.normal(size=(5000, 5)) + 0.1 * k for k in range(4)]
+    page = page_of(tmp_path, 5, data=sf.Snapshots.from_arrays(clouds, [0.0, 0.7, 1.5, 3.0]))
+    assert len(page.encode()) < 1_000_000
+    assert len(scene_of(page)["data"]["label"]) <= MOST_POINTS
+
+
+def test_the_same_fit_gives_the_same_page(tmp_path):
+    first, second = page_of(tmp_path), page_of(tmp_path)
+    assert first == second
+
+
+def test_the_landscape_is_low_where_the_wells_are(tmp_path):
+    from base64 import b64decode
+
+    scene = scene_of(page_of(tmp_path))
+    n = scene["landscape"]["grid"]
+    (picture,) = scene["landscape"]["v"]
+    v = np.frombuffer(b64decode(picture), np.uint8).reshape(n, n)
+    across, up = (np.linspace(*ends, n) for ends in scene["box"])
+    row = v[np.abs(up).argmin()]
+    assert abs(abs(across[row.argmin()]) - 1.0) < 0.1
+    assert row[np.abs(across).argmin()] > row.min()
+
+
+def test_components_are_shown_where_they_show_more():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 4)) * [0.1, 3.0, 0.1, 2.0]
+    plane = Plane.of(x, None)
+    assert plane.names == ("PC 1", "PC 2")
+    np.testing.assert_allclose(np.abs(plane.directions[[1, 3], [0, 1]]), 1.0, atol=0.01)
+    assert "principal components of 4 dimensions" in plane.note
+    plane = Plane.of(x[:, [1, 3, 0, 2]], ("a", "b", "c", "d"))
+    assert plane.names == ("a", "b")
+    np.testing.assert_array_equal(plane.at(x, 0.0), x[:, :2])
+    assert "The first two of 4 dimensions are shown (100 % of the variance)" in plane.note
+
+
+def test_frames_are_even_and_visit_every_time_when_few():
+    times = np.array([0.0, 0.013, 1.0, 5.0])
+    assert set(times) <= set(frames_of(times))
+    assert len(frames_of(times)) <= 45
+    many = np.linspace(0.0, 1.0, 1000)
+    assert len(frames_of(many)) == 41
+    assert set(frames_of(many)) <= set(many)
+
+
+def scored(protocol: str, value: float, floor: float | None = 0.5) -> Scores:
+    return Scores([Row(protocol, "w1", None, value, floor)])
+
+
+@pytest.mark.parametrize(("value", "mark"), [(0.5, "good"), (0.7, "fair"), (0.9, "poor")])
+def test_the_fit_is_judged_by_the_floor(value, mark):
+    finding = findings(scored("marginal", value), {}, None)[0]
+    assert finding.mark == mark
+    assert f"{value:.3g}" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("value", "mark", "words"),
+    [(0.8, "good", "20 % closer"), (1.1, "fair", "10 % farther"), (1.5, "poor", "50 % farther")],
+)
+def test_prediction_is_judged_by_the_best_trivial_method(value, mark, words):
+    others = {"nearest": scored("rollout", 2.0), "ot-linear": scored("rollout", 1.0)}
+    finding = findings(scored("rollout", value), others, None)[1]
+    assert finding.mark == mark
+    assert f"{words} than the best trivial method (straight" in finding.sentence
+
+
+def test_without_held_out_individuals_nothing_is_claimed():
+    assert [finding.mark for finding in findings(Scores(), {}, None)] == ["open"] * 4
+
+
+@pytest.mark.parametrize(
+    ("explained", "interval", "mark"),
+    [(0.95, (0.0, 0.04), "good"), (0.5, (0.0, 0.04), "fair"), (0.9, (0.1, 0.3), "poor")],
+)
+def test_the_diagnosis_decides_on_the_gradient_flow(explained, interval, mark):
+    diagnosis = Diagnosis(explained, 1.0, 0.02, interval, spread={"force": 0.1})
+    gradient, sure = findings(Scores(), {}, diagnosis)[2:]
+    assert (gradient.mark, gradient.sentence) == (mark, diagnosis.sentences[0])
+    assert sure.mark == "good"
+    assert "10 % between members" in sure.sentence
+
+
+def test_a_chart_of_decades_is_logarithmic_and_its_ticks_are_round():
+    x = np.arange(1.0, 101.0)
+    chart = Chart.of("loss", "step", x, 100.0 * np.exp(-0.1 * x))
+    assert "logarithmic" in chart.alt
+    assert [tick.text for tick in chart.x_ticks] == ["20", "40", "60", "80", "100"]
+    heights = [float(pair.split(",")[1]) for pair in chart.points.split()]
+    np.testing.assert_allclose(np.diff(heights), np.diff(heights)[0], atol=0.11)
+    straight = Chart.of("W", "r", x, x)
+    assert "logarithmic" not in Chart.of("W", "r", x, x - 50.0).alt
+    assert len(straight.points.split()) == 100
+
+
+def test_without_jinja_the_extra_is_named_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"install stitchflow\[report\]"):
+        page_of(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+# The command
+
+
+def command(*arguments) -> int:
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(argument) for argument in arguments])
+    return end.value.code
+
+
+@pytest.fixture
+def run(tmp_path):
+    data = labelled(falling(), "cell ")
+    t = data.times[data.index]
+    np.savez(tmp_path / "data.npz", x=data.x, t=t, id=data.ids, group=data.groups)
+    arguments = ("--out", tmp_path / "run", "--method", "nearest")
+    assert command("fit", tmp_path / "data.npz", *arguments) == 0
+    return tmp_path / "run"
+
+
+def test_fit_and_report_write_the_same_page(run, capsys):
+    assert "report.html" in capsys.readouterr().out or (run / "report.html").exists()
+    first = (run / "report.html").read_text()
+    (run / "report.html").unlink()
+    assert command("report", run) == 0
+    assert "report.html" in capsys.readouterr().out
+    assert scene_of((run / "report.html").read_text()) == scene_of(first)
+    assert "cell 3 " not in first.split("<script")[0]
+    assert any(label == "cell 3" for label in scene_of(first)["data"]["label"])
+
+
+def test_a_report_is_written_where_the_data_is_gone(run, tmp_path):
+    (tmp_path / "data.npz").unlink()
+    page = report_run(run).read_text()
+    assert "the data of" in page
+    assert "There were no held-out individuals to score." in page
+    assert scene_of(page)["samples"]
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
+    assert command("report", tmp_path) == 2
+    assert "is not a finished run" in capsys.readouterr().err

@@ -1,0 +1,134 @@
+"""The report in a real browser: it plays, complains of nothing, asks for nothing, runs no label."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stitchflow as sf
+from chromium import BROWSER, Chromium
+from falling import falling, known_fit, well
+from stitchflow.report import write_report
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium (Debian: apt-get install chromium)"),
+]
+
+HOSTILE = "</script><script>window.hurt = 1</script><img src=x onerror='window.hurt = 2'>"
+LAYERS = ("data", "samples", "paths", "land")
+PICTURE = "document.getElementById('stage').toDataURL()"
+
+
+@pytest.fixture(scope="module", params=[1, 2, 5], ids=lambda dim: f"{dim}-D")
+def page(request, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    fit = known_fit(sf.Potential(well), request.param)
+    data = falling(request.param)
+    names = np.array([f"{HOSTILE}{i}" for i in range(len(data.x))])
+    groups = np.array([f"{HOSTILE}{i % 3}" for i in range(len(data.x))])
+    fit.data, test = replace(data, ids=names, groups=groups).split(0.6, key=0)
+    write_report(fit, path, test=test, warned=[HOSTILE])
+    return path
+
+
+@pytest.fixture
+def browser(page):
+    with Chromium() as opened:
+        opened.open(page)
+        yield opened
+        assert opened.requests == [page.as_uri()]
+        assert opened.complaints == []
+        assert opened.run("window.hurt") is None
+
+
+def slide(browser: Chromium, frame: int) -> None:
+    browser.run(
+        f"(s => {{ s.value = {frame}; s.dispatchEvent(new Event('input')); }})"
+        "(document.getElementById('time'))"
+    )
+
+
+def show_only(browser: Chromium, layer: str) -> None:
+    for name in LAYERS:
+        browser.run(
+            f"(b => {{ b.checked = {str(name == layer).lower()}; "
+            f"b.dispatchEvent(new Event('change')); }})(document.getElementById('show-{name}'))"
+        )
+
+
+@pytest.mark.parametrize("layer", ["data", "samples", "paths"])
+def test_the_slider_moves_points(browser, layer):
+    show_only(browser, layer)
+    last = int(browser.run("document.getElementById('time').max"))
+    pictures = []
+    for frame in (0, last // 2, last):
+        slide(browser, frame)
+        pictures.append(browser.run(PICTURE))
+    assert len(set(pictures)) == 3
+    slide(browser, 0)
+    assert browser.run(PICTURE) == pictures[0]
+    assert "time 0" in browser.run("document.getElementById('stage').getAttribute('aria-label')")
+
+
+def test_play_goes_to_the_end_and_pauses(browser):
+    browser.run("document.getElementById('play').click()")
+    assert browser.run("document.getElementById('play').textContent") == "Pause"
+    browser.wait_for(
+        "document.getElementById('time').value === document.getElementById('time').max"
+    )
+    browser.wait_for("document.getElementById('play').textContent === 'Play'")
+    assert browser.run("document.getElementById('clock').textContent") == "t = 3"
+
+
+def test_keys_walk_through_individuals_and_their_labels_are_text(browser):
+    browser.run("document.getElementById('stage').focus()")
+    browser.press("ArrowRight")
+    first = browser.run("document.getElementById('tip').textContent")
+    browser.press("ArrowRight")
+    second = browser.run("document.getElementById('tip').textContent")
+    assert first != second
+    assert first.startswith(HOSTILE)
+    assert "t = 0" in first
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    assert browser.run("document.querySelectorAll('script').length") == 2
+    browser.press("Escape")
+    assert browser.run("document.getElementById('tip').hidden") is True
+
+
+def test_pointing_at_an_individual_names_it(browser):
+    browser.run("document.getElementById('stage').scrollIntoView()")
+    place = browser.run(
+        "(() => { const s = document.getElementById('stage'), b = s.getBoundingClientRect();"
+        "const d = JSON.parse(document.getElementById('scene').textContent);"
+        "const i = d.data.time.indexOf(0), [x, y] = [d.data.at[2 * i], d.data.at[2 * i + 1]];"
+        "return [b.left + 50 + x / d.ticks * (b.width - 60),"
+        "b.top + 10 + (1 - y / d.ticks) * (b.height - 50)]; })()"
+    )
+    browser.point_at(*place)
+    assert HOSTILE in browser.run("document.getElementById('tip').textContent")
+
+
+def test_every_control_has_a_name_and_every_picture_a_description(browser):
+    unnamed = browser.run(
+        "[...document.querySelectorAll('button, input, svg, #stage')].filter(e => !(e.ariaLabel || "
+        "e.textContent.trim() || (e.labels && e.labels[0].textContent.trim()))).length"
+    )
+    assert unnamed == 0
+
+
+def test_a_phone_needs_no_sideways_scrolling(page):
+    with Chromium(390, 844, mobile=True) as phone:
+        phone.open(page)
+        assert phone.run("document.documentElement.scrollWidth") <= 390
+        assert phone.complaints == []
+        assert phone.run("document.getElementById('play').getBoundingClientRect().height") >= 36
+
+
+def test_the_page_prints(page):
+    with Chromium() as browser:
+        browser.open(page)
+        printed = browser.call("Page.printToPDF", printBackground=True)["data"]
+        assert len(printed) > 20_000
+        assert browser.complaints == []
