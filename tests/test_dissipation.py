@@ -30,11 +30,11 @@ def both(curve, energy, draws: int):
 
 @pytest.mark.parametrize(("rate", "exact"), [(1.7, True), (1.2, False)])
 def test_it_is_the_velocity_residual_of_an_ou_flow(x64, rate, exact):
-    curve = ou_curve(81, 1.7, np.sqrt(0.4 / 1.7), False)
-    lost, velocity = both(curve, ou_energy(rate, 0.4), 1000)
-    error = 4.0 * float(np.std(lost - velocity)) / np.sqrt(1000)
+    curve = ou_curve(41, 1.7, np.sqrt(0.4 / 1.7), False)
+    lost, velocity = both(curve, ou_energy(rate, 0.4), 4000)
+    error = 4.0 * float(np.std(lost - velocity)) / np.sqrt(4000)
     assert lost.mean() == pytest.approx(velocity.mean(), abs=error)
-    assert error < 0.05 * (1.0 if exact else velocity.mean())
+    assert error < 0.08 * (1.0 if exact else velocity.mean())  # the draws can tell
     if exact:
         assert abs(lost.mean()) < error + 1e-3
 

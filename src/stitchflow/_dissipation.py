@@ -73,8 +73,11 @@ class DissipationResidual(Pointwise):
         def looked(place: float) -> tuple[Array, Array, Cloud, Field]:
             _, centres, logits = intervals.at(place)
             x = centres if draws is None else centres[:, draws.some] + draws.offset
-            sizes = (x.shape[1], centres.shape[1])
-            fields = over_stations(at, *sizes, centres, logits, intervals.velocities(place), x)
+            velocities, sizes = intervals.velocities(place), (x.shape[1], centres.shape[1])
+            if draws is None and not energy.needs_density:
+                fields = Field(x[..., 0], x, velocities)  # nobody looks at the density
+            else:
+                fields = over_stations(at, *sizes, centres, logits, velocities, x)
             return x, middle, curve.cloud(centres, logits), fields
 
         def squares(place: float) -> Float[Array, "i m"]:

@@ -298,8 +298,9 @@ class Stitching(Method):
             "energy": terms,
             "units": asdict(flow.units),
             "nodes": flow.curve.times,
-            "knots": flow.curve.held_at,
         }
+        if self.curve is not None:
+            header["knots"] = flow.curve.held_at
         return Packed(header, named_arrays((flow.curve, flow.energy)))
 
     @classmethod
@@ -318,8 +319,8 @@ class Stitching(Method):
         ready = Energy(terms, units)
         method = replace(settings_from(cls, header["settings"]), energy=energy)
         arrays = packed.arrays
-        knots = tuple(header.get("knots", header["nodes"]))
-        kind = Curve if method.curve is None else partial(SplineCurve, knots=knots)
+        smooth = method.curve is not None
+        kind = partial(SplineCurve, knots=tuple(header["knots"])) if smooth else Curve
         curve = kind(
             *(
                 jnp.asarray(arrays[f"[0].{n}"])
