@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-full lint docs bench paper paper-quick paper-draw coverage tradeoff predict clean
+.PHONY: demo test test-full lint docs bench paper paper-quick paper-draw coverage tradeoff predict divergences residuals clean
 
 .venv/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -44,6 +44,12 @@ coverage: .venv/test.done
 
 predict: .venv/test.done
 	$(BIN)/python benchmarks/predict.py
+
+divergences: .venv/test.done
+	$(BIN)/python benchmarks/divergences.py
+
+residuals: .venv/test.done
+	$(BIN)/python benchmarks/residuals.py
 
 tradeoff: .venv/test.done
 	$(BIN)/python benchmarks/tradeoff.py

@@ -92,10 +92,23 @@ def test_a_fit_says_what_it_is(fitted):
         {"energy": sf.Potential(lambda x: (x**2).sum()) + sf.InternalEnergy(lambda r: r**2)},
         {"divergence": sf.ScoreMatching()},
         {"divergence": sf.DenoisingScoreMatching(0.3), "batch": 64},
+        {"divergence": sf.MMD()},
+        {"divergence": sf.SinkhornDivergence(), "batch": 64},
         {"residual": sf.VelocityResidual(sf.Trapezoid(), alpha=0.5)},
         {"learn_weights": False, "learn_bandwidth": False, "learn_particles": False},
     ],
-    ids=["V(x,t)", "V+W", "K", "known", "SM", "DSM minibatch", "trapezoid", "frozen"],
+    ids=[
+        "V(x,t)",
+        "V+W",
+        "K",
+        "known",
+        "SM",
+        "DSM minibatch",
+        "MMD",
+        "Sinkhorn",
+        "trapezoid",
+        "frozen",
+    ],
 )
 def test_every_part_can_be_exchanged(settings):
     fit = quick_fit(optimiser=sf.Optimiser(steps=10), **settings)
@@ -163,7 +176,7 @@ ONE_POINT = sf.Snapshots.from_arrays([np.ones((5, 2)), np.ones((5, 2))], [0.0, 1
         (lambda: sf.Stitching(particles=0), "particles must be at least 1, got 0"),
         (lambda: sf.Stitching(nodes=1), "nodes must be at least 2, got 1"),
         (lambda: sf.Stitching(batch=1.5), "batch must be an integer, got 1.5"),
-        (lambda: sf.Stitching(residual="velocity"), "residual must be a VelocityResidual"),
+        (lambda: sf.Stitching(residual="velocity"), "residual must be a Residual"),
         (lambda: sf.Stitching(divergence=sf.Optimiser()), "divergence must be a Divergence"),
         (lambda: sf.Stitching(optimiser="adam"), "optimiser must be a Optimiser"),
         (lambda: sf.fit([1, 2]), "data must be Snapshots, got list"),

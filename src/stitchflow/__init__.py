@@ -7,20 +7,30 @@ from stitchflow._cluster import run_all
 from stitchflow._consistency import Consistency
 from stitchflow._crossval import CrossValidation, cross_validate
 from stitchflow._curve import Curve
+from stitchflow._density_residual import DensityResidual
 from stitchflow._diagnose import Diagnosis, diagnose
-from stitchflow._divergence import KL, DenoisingScoreMatching, ScoreMatching
+from stitchflow._dissipation import DissipationResidual
+from stitchflow._divergence import (
+    KL,
+    MMD,
+    DenoisingScoreMatching,
+    ScoreMatching,
+    SinkhornDivergence,
+)
 from stitchflow._energy import Energy
 from stitchflow._ensemble import Ensemble, fit_ensemble
 from stitchflow._evaluate import Row, Scores, evaluate
 from stitchflow._growth import Growth, growth_prior
+from stitchflow._intervals import Backward, Forward, Midpoint, Trapezoid
 from stitchflow._io import load
 from stitchflow._kde import KDE, silverman
 from stitchflow._method import Fit, Method
 from stitchflow._methods import METHODS
 from stitchflow._optimise import Checkpoint, Optimiser
 from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._residual import Backward, Forward, Midpoint, Trapezoid, VelocityResidual
+from stitchflow._residual import VelocityResidual
 from stitchflow._snapshots import Snapshots
+from stitchflow._spline import Spline, SplineCurve
 from stitchflow._status import ExtrapolationWarning, NotAvailable, Status
 from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
@@ -34,13 +44,16 @@ __all__ = [
     "KDE",
     "KL",
     "METHODS",
+    "MMD",
     "Backward",
     "Checkpoint",
     "Consistency",
     "CrossValidation",
     "Curve",
     "DenoisingScoreMatching",
+    "DensityResidual",
     "Diagnosis",
+    "DissipationResidual",
     "Energy",
     "Ensemble",
     "Entropy",
@@ -60,7 +73,10 @@ __all__ = [
     "Row",
     "ScoreMatching",
     "Scores",
+    "SinkhornDivergence",
     "Snapshots",
+    "Spline",
+    "SplineCurve",
     "Status",
     "Stitching",
     "Trapezoid",

@@ -53,26 +53,23 @@ def suited(method: Stitching, data: Snapshots) -> Stitching:
     # One potential for all times seldom fits the curve; it then answers for where it leads.
     bound = method.energy.needs_density and not method.energy.time_varying
     refining = round(REFINING * steps) if bound and steps >= LONG else 0
-    residual = method.residual
     # The residual is judged against the motion there is: slow data needs a stricter one.
     # And the data term is a sum over times, so that many of them need a stricter one too.
     weight = float(np.clip(WORTH / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES) ** 0.5
     weight /= min(1.0, motion.distance**2)
-    residual = replace(
-        residual,
-        alpha=choose(residual.alpha, alpha),
-        weight=choose(residual.weight, weight),
-        stations=choose(residual.stations, stations),
-        ridge=choose(residual.ridge, motion.noise),
-        draws=choose(residual.draws, draws),
-        widening=choose(residual.widening, 1.5),
-    )
+    choices = {"alpha": alpha, "weight": weight, "stations": stations}
+    choices |= {"ridge": motion.noise, "draws": draws, "widening": 1.5}
+    nodes = choose(method.nodes, max(25, min(50, 5 * len(data))))
+    curve = method.curve
+    if curve is not None and curve.knots is None:
+        curve = replace(curve, knots=min(nodes, 2 * len(data)))
     return replace(
         method,
         particles=choose(method.particles, most),
-        nodes=choose(method.nodes, max(25, min(50, 5 * len(data)))),
+        nodes=nodes,
         batch=choose(method.batch, batch),
-        residual=residual,
+        residual=method.residual.suited(choices),
+        curve=curve,
         consistency=replace(
             method.consistency,
             steps=choose(method.consistency.steps, refining),

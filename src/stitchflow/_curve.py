@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -58,10 +60,15 @@ class Curve(eqx.Module):
 
     def __check_init__(self) -> None:
         k = self.particles.shape[0]
-        if k < 2 or len(self.times) != k:
+        if k < 2 or len(self.held_at) != k:
             raise ValueError(f"a curve needs one time per node and two or more, got {k} nodes")
         if not np.all(np.diff(self.times) > 0):
             raise ValueError(f"node times must increase, got {self.times}")
+
+    @property
+    def held_at(self) -> tuple[float, ...]:
+        """The times at which `particles` are."""
+        return self.times
 
     @property
     def t0(self) -> float:
@@ -82,12 +89,17 @@ class Curve(eqx.Module):
     @property
     def speed(self) -> float:
         """Root mean squared speed of the particles over all intervals."""
-        velocities = jnp.diff(self.particles, axis=0) / self.steps[:, None, None]
+        velocities = jnp.diff(self.positions, axis=0) / self.steps[:, None, None]
         return float(jnp.sqrt((velocities**2).sum(-1).mean()))
 
     @property
     def positions(self) -> Float[Array, "k n d"]:
         return self.particles if self.learn_particles else jax.lax.stop_gradient(self.particles)
+
+    @property
+    def node_velocities(self) -> Float[Array, "k n d"] | None:
+        """Velocities at the nodes, or None where paths are straight between them."""
+        return None
 
     @property
     def bandwidth(self) -> Float[Array, ...]:
@@ -142,6 +154,17 @@ class Curve(eqx.Module):
         j, _ = self._interval(t)
         x = self.positions
         return (x[j + 1] - x[j]) / self.steps[j]
+
+
+def hermite(
+    share: Any, step: Any, left: Array, right: Array, left_velocity: Any, right_velocity: Any
+) -> tuple[Array, Array]:
+    """Place and velocity a share of the way along the cubic with these ends and end velocities."""
+    chord, rest = right - left, 1.0 - share
+    a, b = step * left_velocity - chord, step * right_velocity - chord
+    place = rest * left + share * right + share * rest * (rest * a - share * b)
+    slope = chord + rest * (1.0 - 3.0 * share) * a - share * (2.0 - 3.0 * share) * b
+    return place, slope / step
 
 
 def inverse_softplus(y: Array | np.ndarray) -> Array:

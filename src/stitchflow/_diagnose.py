@@ -20,10 +20,10 @@ from stitchflow._curve import Curve
 from stitchflow._energy import Energy
 from stitchflow._ensemble import Ensemble
 from stitchflow._flow import StitchedFlow
+from stitchflow._intervals import Intervals
 from stitchflow._kde import Field
 from stitchflow._method import Fit
 from stitchflow._regression import Regression
-from stitchflow._residual import Intervals
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import NotAvailable
 from stitchflow._terms import Entropy, Potential
@@ -185,7 +185,7 @@ def draw_from(curve: Curve, energy: Energy, key: Array) -> Draws:
 def _fields(curve: Curve, intervals: Intervals, x: Array) -> Field:
     _, centres, logits = intervals.at(0.5)
     at = lambda entry: curve.kde(*entry[:2]).field(entry[3], entry[2])
-    return jax.lax.map(at, (centres, logits, intervals.velocities, x))
+    return jax.lax.map(at, (centres, logits, intervals.velocities(), x))
 
 
 @eqx.filter_jit

@@ -94,6 +94,21 @@ class Energy(eqx.Module):
         terms = (term.first_variation(x, t, cloud, field) for term in self.terms)
         return sum(terms, jnp.zeros(x.shape[:2], x.dtype))
 
+    def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
+        r"""The divergence of `gradient`; `field` must hold second derivatives."""
+        terms = (term.divergence(x, t, cloud, field) for term in self.terms)
+        return sum(terms, jnp.zeros(x.shape[:2], x.dtype))
+
+    def circulation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
+        """The share of `gradient` that is none: minus the velocities that no energy gives."""
+        rest = tuple(term for term in self.terms if not term.is_gradient)
+        return Energy(rest).gradient(x, t, cloud, field)
+
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
+        r"""$f$ at x, where $F[\rho] = E_\rho[f]$."""
+        terms = (term.local(x, t, cloud, field) for term in self.terms)
+        return sum(terms, jnp.zeros(x.shape[:2], x.dtype))
+
     def functional(self, t: Array, cloud: Cloud, field: Field) -> Float[Array, " s"]:
         r"""$F[\rho]$ (eq:functional, with the factor 1/2); `field` is taken at the centres."""
         terms = (term.functional(t, cloud, field) for term in self.terms)

@@ -16,9 +16,9 @@ from jaxtyping import Array
 from scipy.spatial import KDTree
 
 from stitchflow._curve import Curve
+from stitchflow._intervals import Intervals
 from stitchflow._networks import MLP, GrowthRate
 from stitchflow._observations import Observations
-from stitchflow._residual import Intervals
 from stitchflow._types import Scalar, as_cloud, check_count, check_hidden, check_number
 
 

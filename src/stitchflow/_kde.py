@@ -42,6 +42,8 @@ class Field(NamedTuple):
     log_density: Float[Array, "*s m"]
     score: Float[Array, "*s m d"]
     velocity: Float[Array, "*s m d"] | None
+    laplacian: Float[Array, "*s m"] | None = None  # of the log density
+    rate: Float[Array, "*s m"] | None = None  # of the log density in time, by transport
 
 
 def over_stations(function: Callable, m: int, n: int, *stacked: Array) -> Any:
@@ -149,6 +151,36 @@ class KDE(eqx.Module):
             return self._field_without_self_blocked(velocities)
         field = self._field(self.centres, velocities, True)
         return field._replace(log_density=field.log_density - jnp.log1p(-self.weights))
+
+    def moving_field(
+        self, x: Float[Array, "m d"], velocities: Float[Array, "n d"], without_self: bool = False
+    ) -> Field:
+        r"""The same with $\Delta\log\rho$ and $\partial_t\log\rho$ of moving centres.
+
+        $\partial_t\log\rho(x) = \sum_k r_k\,\dot x_k\cdot(x - x_k)/h_k^2$ with responsibilities
+        $r_k$. `without_self` needs x to be the centres; a single one is never left out.
+        """
+        c, p, n = self.centres, self._precision, self.centres.shape[0]
+        alone = without_self and n > 1
+        flux = (velocities * c * p).sum(1, keepdims=True)
+        columns = (p, c * p, p**2, c * p**2, c**2 * p**2, velocities, velocities * p, flux)
+        edges = np.cumsum([part.shape[1] for part in columns])[:-1]
+
+        def block(q: Array) -> Field:
+            logits = self._log_kernels(q)
+            if alone:
+                logits = jnp.where(jnp.eye(n, dtype=bool), -jnp.inf, logits)
+            r = jax.nn.softmax(logits, axis=1)
+            a, b, aa, ab, bb, v, va, vb = jnp.split(r @ jnp.concatenate(columns, 1), edges, axis=1)
+            score = b - q * a
+            steepness = (q**2 * aa - 2.0 * q * ab + bb).sum(1) - a.sum(1)
+            log_density = jax.nn.logsumexp(logits, axis=1)
+            if alone:
+                log_density -= jnp.log1p(-self.weights)
+            rate = (q * va).sum(1) - vb[:, 0]
+            return Field(log_density, score, v, steepness - (score**2).sum(1), rate)
+
+        return block(x) if alone else in_blocks(block, x, n)
 
     def _field_without_self_blocked(self, velocities: Array | None) -> Field:
         def one(j: Array) -> Field:

@@ -10,13 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stitchflow import _consistency, _divergence, _growth, _residual
+from stitchflow import _consistency, _divergence, _growth, _intervals, _residual
+from stitchflow._density_residual import DensityResidual
+from stitchflow._dissipation import DissipationResidual
 from stitchflow._energy import Energy
 from stitchflow._optimise import Optimiser
 from stitchflow._pair_terms import Interaction, VectorKernel
+from stitchflow._spline import Spline
 from stitchflow._terms import Entropy, Potential, Term, changed
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
+
+# The metadata of a setting that is left out while it is None: stored results of methods that did
+# not have it yet still stand for those that do.
+LATER = {"left out while None": True}
 
 # Only these classes are ever made from a file.
 CLASSES: dict[str, type] = {
@@ -25,14 +32,20 @@ CLASSES: dict[str, type] = {
         Optimiser,
         _consistency.Consistency,
         _growth.Growth,
+        Spline,
         _residual.VelocityResidual,
-        _residual.Forward,
-        _residual.Backward,
-        _residual.Midpoint,
-        _residual.Trapezoid,
+        _residual.Mixed,
+        DensityResidual,
+        DissipationResidual,
+        _intervals.Forward,
+        _intervals.Backward,
+        _intervals.Midpoint,
+        _intervals.Trapezoid,
         _divergence.KL,
         _divergence.ScoreMatching,
         _divergence.DenoisingScoreMatching,
+        _divergence.MMD,
+        _divergence.SinkhornDivergence,
     )
 }
 
@@ -46,6 +59,8 @@ def settings_of(part: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
     entry: dict[str, Any] = {"class": type(part).__name__}
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
+        if value is None and field.metadata == LATER:
+            continue
         if field.name in leave_out or (callable(value) and type(value).__name__ not in CLASSES):
             continue
         entry[field.name] = settings_of(value) if type(value).__name__ in CLASSES else value
@@ -66,6 +81,7 @@ def settings_from(kind: type, entry: dict[str, Any]) -> Any:
             if inner is None:
                 raise ValueError(f"unknown part {value.get('class')!r} for {name}")
             value = settings_from(inner, value)
+        # JSON has no tuples.
         values[name] = tuple(value) if isinstance(value, list) else value
     return kind(**values)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -118,8 +118,23 @@ class Interaction(Term):
         one = lambda y, c, w: jnp.einsum("mnd,n->md", at(y[:, None] - c[None]), w)
         return _pairs(one, x, cloud)
 
-    def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
-        return 0.5 * cloud.mean(self.first_variation(cloud.centres, t, cloud, field))
+    def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        r"""$\sum_l w_l\,[W''(r_l) + (d-1)\,W'(r_l)/r_l]$ of a radial W, the self pair left out."""
+        if not self.radial:
+            return super().divergence(x, t, cloud, field)
+        slope = self._table(jax.grad(self._of_distance))
+        bend = self._table(jax.grad(jax.grad(self._of_distance)))
+
+        def spread(y: Array, c: Array, w: Array) -> Array:
+            r = distances(y, c)
+            apart = r > 1e-3 * self.reach
+            far = jnp.where(apart, r, 1.0)
+            return jnp.where(apart, bend(far) + (x.shape[2] - 1) * slope(far) / far, 0.0) @ w
+
+        return _pairs(spread, x, cloud)
+
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return 0.5 * self.first_variation(x, t, cloud, field)
 
 
 class VectorKernel(Term):
@@ -130,6 +145,7 @@ class VectorKernel(Term):
     not energy.
     """
 
+    is_gradient: ClassVar[bool] = False
     hidden: tuple[int, ...] = eqx.field(static=True)
     learn: bool = eqx.field(static=True)
     function: Callable | None
@@ -191,9 +207,6 @@ class VectorKernel(Term):
             return -jnp.einsum("mnd,n->md", pairs, w)
 
         return _pairs(push, x, cloud)
-
-    def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
-        return jnp.zeros(t.shape, cloud.centres.dtype)
 
 
 def _pairs(function: Callable, x: Float[Array, "s m d"], cloud: Cloud) -> Array:

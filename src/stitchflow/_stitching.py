@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -32,6 +33,7 @@ from stitchflow._method import Fit, Method, Packed, check_data
 from stitchflow._observations import POOL, Observations
 from stitchflow._optimise import Checkpoint, Optimiser, Optimum, minimise
 from stitchflow._packing import (
+    LATER,
     energy_from,
     named_arrays,
     ready_energy,
@@ -40,9 +42,10 @@ from stitchflow._packing import (
     terms_of,
     with_arrays,
 )
-from stitchflow._residual import VelocityResidual
+from stitchflow._residual import Residual, VelocityResidual
 from stitchflow._sharding import Devices
 from stitchflow._snapshots import Snapshots
+from stitchflow._spline import Spline, SplineCurve
 from stitchflow._terms import Entropy, Potential, Term
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
 from stitchflow._units import Units
@@ -67,13 +70,14 @@ class Stitching(Method):
     """The paper's method, with its parts as objects. None leaves a choice to the data.
 
     `particles` and `nodes` are the size of the curve; `batch` the individuals looked at per step.
-    `learn_weights`, `learn_bandwidth` and `learn_particles` freeze parts of the curve.
+    `learn_weights`, `learn_bandwidth` and `learn_particles` freeze parts of the curve, whose paths
+    are straight between nodes unless `curve` is a `Spline`.
     """
 
     energy: Energy = field(default_factory=lambda: Potential(hidden=HIDDEN) + Entropy())
     particles: int | None = None
     nodes: int | None = None
-    residual: VelocityResidual = field(default_factory=VelocityResidual)
+    residual: Residual = field(default_factory=VelocityResidual)
     divergence: Divergence = field(default_factory=KL)
     consistency: Consistency = field(default_factory=Consistency)
     growth: Growth | None = None
@@ -82,17 +86,19 @@ class Stitching(Method):
     learn_particles: bool = True
     learn_weights: bool = True
     learn_bandwidth: bool = True
+    curve: Spline | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         # A single term is an energy too.
         energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy
-        kinds = {"energy": Energy, "residual": VelocityResidual}
+        kinds = {"energy": Energy, "residual": Residual}
         kinds |= {"divergence": Divergence, "optimiser": Optimiser, "consistency": Consistency}
-        kinds |= {"growth": Growth}
+        kinds |= {"growth": Growth, "curve": Spline}
         object.__setattr__(self, "energy", energy)
         for name, kind in kinds.items():
             value = getattr(self, name)
-            if not (name == "growth" and value is None) and not isinstance(value, kind):
+            absent = name in ("growth", "curve") and value is None
+            if not absent and not isinstance(value, kind):
                 raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
         for name, least in (("particles", 1), ("nodes", 2), ("batch", 1)):
             if getattr(self, name) is not None:
@@ -128,8 +134,7 @@ class Stitching(Method):
         method = self.resolved(data)
         return (
             f"{method.name}: {method.energy!r}; {method.particles} particles, {method.nodes} "
-            f"nodes, residual weight {method.residual.weight:.2g}, ridge "
-            f"{method.residual.ridge:.2g}, {method.optimiser.steps} steps"
+            f"nodes, {method.residual.describe()}, {method.optimiser.steps} steps"
             f"{method._refining}, "
             f"about {self.memory(data) / 2**20:.0f} MiB"
         )
@@ -315,9 +320,14 @@ class Stitching(Method):
         least = np.minimum(NARROWEST * leave_one_out_bandwidth(clouds, rng), 0.5 * most)
         width = np.minimum(width, most)
         observed = units.time_in(data.times)
-        nodes = node_times(observed, self.nodes, data.actions)
-        return Curve(
-            particles=jnp.asarray(through_snapshots(chain, observed, nodes), float),
+        if self.curve is None:
+            places = nodes = node_times(observed, self.nodes, data.actions)
+            kind = Curve
+        else:
+            places, nodes = self.curve.times(observed, self.nodes, data.actions)
+            kind = partial(SplineCurve, knots=tuple(places.tolist()))
+        return kind(
+            particles=jnp.asarray(through_snapshots(chain, observed, places), float),
             log_weights=jnp.zeros(n),
             raw_bandwidth=inverse_softplus(np.maximum(width - least, 0.1 * width)),
             times=tuple(nodes.tolist()),
@@ -338,6 +348,8 @@ class Stitching(Method):
             "units": asdict(flow.units),
             "nodes": flow.curve.times,
         }
+        if self.curve is not None:
+            header["knots"] = flow.curve.held_at
         return Packed(header, named_arrays((flow.curve, flow.energy)))
 
     @classmethod
@@ -351,7 +363,9 @@ class Stitching(Method):
         ready = ready_energy(energy, entries, units)
         method = replace(settings_from(cls, header["settings"]), energy=energy)
         arrays = packed.arrays
-        curve = Curve(
+        smooth = method.curve is not None
+        kind = partial(SplineCurve, knots=tuple(header["knots"])) if smooth else Curve
+        curve = kind(
             *(
                 jnp.asarray(arrays[f"[0].{n}"])
                 for n in ("particles", "log_weights", "raw_bandwidth")
@@ -381,10 +395,8 @@ class Stitching(Method):
         # Weights answer to the individuals alone: a residual would empty paths it cannot explain.
         held = eqx.tree_at(lambda c: c.log_weights, curve, jax.lax.stop_gradient(curve.log_weights))
         residual = self.residual(held, energy, quadrature)
-        weight = self.residual.weight
-        assert weight is not None, "settings are not resolved"
         parts = {"divergence": fit, "residual": residual}
-        total = fit + weight * residual
+        total = fit + self.residual.share * residual
         if self.growth is not None:
             parts["growth"] = self.growth.loss(curve, data)
             total += parts["growth"]
@@ -396,10 +408,9 @@ class Stitching(Method):
         """What the energy alone answers for once the curve is fixed, and its two parts."""
         curve, seen = data
         simulate, quadrature = jax.random.split(key)
-        assert self.residual.weight is not None, "settings are not resolved"
         apart = self.consistency(energy, seen, simulate)
         residual = self.residual(curve, energy, quadrature)
-        total = self.consistency.weight * apart + self.residual.weight * residual
+        total = self.consistency.weight * apart + self.residual.share * residual
         return total, {"consistency": apart, "residual": residual}
 
     def curve_loss(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -52,6 +52,8 @@ class Cloud(NamedTuple):
 class Term(eqx.Module):
     """One summand of the energy. `init` gives it parameters and the units it lives in."""
 
+    is_gradient: ClassVar[bool] = True  # whether `gradient` is one
+
     @abstractmethod
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Term:
         """Parameters for data like `cloud` (internal units)."""
@@ -73,9 +75,19 @@ class Term(eqx.Module):
     ) -> Float[Array, "s m"]:
         r"""$\delta F/\delta\rho$ at x."""
 
-    @abstractmethod
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
+        r"""$f$ at x, where this term's share of the energy is $E_\rho[f]$; zero if it has none."""
+        return jnp.zeros(x.shape[:2], x.dtype)
+
     def functional(self, t: Array, cloud: Cloud, field: Field) -> Float[Array, " s"]:
         r"""This term's share of $F[\rho]$; `field` is taken at the centres."""
+        return cloud.mean(self.local(cloud.centres, t, cloud, field))
+
+    def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
+        r"""$\nabla\cdot$ `gradient` at x, of a term that does not look at `field`."""
+        push = jax.linearize(lambda y: self.gradient(y, t, cloud, field), x)[1]
+        along = lambda e: (push(jnp.broadcast_to(e, x.shape)) * e[None, None, :]).sum(-1)
+        return jax.vmap(along)(jnp.eye(x.shape[2], dtype=x.dtype)).sum(0)
 
     @property
     @abstractmethod
@@ -164,8 +176,8 @@ class Potential(Term):
         flat, times = self._flat(x, t)
         return jax.grad(lambda y: self.potential(y, times).sum())(flat).reshape(x.shape)
 
-    def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
-        return cloud.mean(self.first_variation(cloud.centres, t, cloud, field))
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return self.first_variation(x, t, cloud, field)
 
 
 class Entropy(Term):
@@ -206,8 +218,12 @@ class Entropy(Term):
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         return self.beta * field.score
 
-    def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
-        return self.beta * cloud.mean(field.log_density)
+    def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        assert field.laplacian is not None, "the field has no second derivatives"
+        return self.beta * field.laplacian
+
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return self.beta * field.log_density
 
 
 class InternalEnergy(Term):
@@ -254,10 +270,18 @@ class InternalEnergy(Term):
         curvature = jax.vmap(jax.grad(jax.grad(self._internal)))(density.reshape(-1))
         return (density * curvature.reshape(density.shape))[:, :, None] * field.score
 
-    def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
+    def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        r"""$p\,\Delta\log\rho + \rho\,p'(\rho)\,|\nabla\log\rho|^2$ with $p = \rho\,U''$."""
+        assert field.laplacian is not None, "the field has no second derivatives"
+        pressure = lambda r: r * jax.grad(jax.grad(self._internal))(r)
+        both = lambda r: (pressure(r), r * jax.grad(pressure)(r))
+        p, rise = jax.vmap(jax.vmap(both))(jnp.exp(field.log_density))
+        return p * field.laplacian + rise * (field.score**2).sum(-1)
+
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         density = jnp.exp(field.log_density)
         values = jax.vmap(self._internal)(density.reshape(-1)).reshape(density.shape)
-        return cloud.mean(values / density)
+        return values / density
 
 
 def arity(function: Callable) -> int:

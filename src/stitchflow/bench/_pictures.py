@@ -93,7 +93,7 @@ def _wavy_valley(prepared: Prepared, fit: Fit) -> Arrays:
     assert isinstance(flow, StitchedFlow)
     margin = np.array([0.5, 0.8])
     first, second, points = _plane(train.x.min(axis=0) - margin, train.x.max(axis=0) + margin)
-    paths = np.asarray(flow.units.space_out(flow.curve.particles))
+    paths = np.asarray(flow.units.space_out(flow.curve.positions))
     return {
         "first": first,
         "second": second,

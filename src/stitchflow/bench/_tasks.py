@@ -14,9 +14,10 @@ import numpy as np
 
 from stitchflow import datasets
 from stitchflow._energy import Energy
+from stitchflow._intervals import Forward
 from stitchflow._method import Method
 from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._residual import Forward
+from stitchflow._residual import VelocityResidual
 from stitchflow._snapshots import Snapshots
 from stitchflow._stitching import HIDDEN, Stitching
 from stitchflow._terms import Entropy, Potential
@@ -69,7 +70,7 @@ class Task:
             energy = Energy((varying, *rest))
         method = replace(method, energy=energy)
         if euler:  # the data moved by one explicit step a gap, and so does the curve
-            residual = replace(method.residual, scheme=Forward())
+            residual = VelocityResidual(Forward())
             method = replace(method, residual=residual, nodes=len(data))
         return method
 

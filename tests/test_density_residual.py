@@ -1,0 +1,163 @@
+"""The density residual: analytic parts against autodiff, exact flows, and the paper's integral."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stitchflow as sf
+from stitchflow import Curve, DensityResidual, Energy, Entropy, Interaction, Potential
+from stitchflow._curve import inverse_softplus
+from stitchflow._energy import at_one
+from test_residual import ORDERS, SCHEMES, ou_curve, ou_energy
+
+
+def random_kde(n: int = 5, d: int = 2):
+    rng = np.random.default_rng(0)
+    rho = sf.KDE(
+        jnp.asarray(rng.normal(size=(n, d))),
+        jnp.asarray(0.5 + rng.uniform(size=(n, d))),
+        jnp.asarray(rng.normal(size=n)),
+    )
+    return rho, jnp.asarray(rng.normal(size=(n, d))), jnp.asarray(rng.normal(size=(7, d)))
+
+
+def test_rates_and_laplacians_are_those_of_autodiff(x64):
+    rho, velocities, x = random_kde()
+    field = rho.moving_field(x, velocities)
+    later = lambda t: sf.KDE(rho.centres + t * velocities, rho.bandwidth, rho.log_weights)
+    rate = jax.jacfwd(lambda t: later(t).log_density(x))(0.0)
+    np.testing.assert_allclose(field.rate, rate, rtol=1e-10)
+    np.testing.assert_allclose(field.laplacian, rho.laplacian(x), rtol=1e-10)
+    for got, expected in zip(field[:3], rho.field(x, velocities), strict=False):
+        np.testing.assert_allclose(got, expected, rtol=1e-10)
+
+
+def test_left_out_centres_are_not_in_their_own_rates(x64):
+    rho, velocities, _ = random_kde()
+    field = rho.moving_field(rho.centres, velocities, without_self=True)
+    for j in range(rho.centres.shape[0]):
+        keep = np.arange(rho.centres.shape[0]) != j
+        rest = sf.KDE(rho.centres[keep], rho.bandwidth[keep], rho.log_weights[keep])
+        alone = rest.moving_field(rho.centres[j][None], velocities[keep])
+        for got, expected in zip(field, alone, strict=True):
+            np.testing.assert_allclose(got[j], expected[0], rtol=1e-9)
+
+
+TERMS = {
+    "V": Potential(lambda x, t: jnp.sin(x).sum() * (1.0 + t) + (x**4).sum()),
+    "network": Potential(hidden=(8, 8)),
+    "entropy": Entropy(0.3),
+    "U": sf.InternalEnergy(lambda r: r**3),
+    "radial W": Interaction(lambda r: jnp.cos(r)),
+    "W": Interaction(lambda z: jnp.cos(z[0]) * jnp.cosh(z[1]), radial=False),
+    "K": sf.VectorKernel(lambda z: jnp.stack([z[0] ** 3, -z[0] - z[1]])),
+}
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_divergences_of_terms_are_those_of_autodiff(x64, name):
+    energy, t = Energy.known(TERMS[name], 2), jnp.asarray(0.3)
+    rho, velocities, x = random_kde()
+
+    def slope(y):
+        return at_one(energy.gradient, y[None], t, rho, rho.field(y[None]))[0]
+
+    @jax.jit
+    def both(x):
+        got = at_one(energy.divergence, x, t, rho, rho.moving_field(x, velocities))
+        return got, jax.vmap(lambda y: jnp.trace(jax.jacfwd(slope)(y)))(x)
+
+    np.testing.assert_allclose(*both(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_the_exact_ou_flow_has_no_residual_to_the_order_of_the_scheme(x64, name):
+    rate, beta = 1.7, 0.4
+    residual = DensityResidual(SCHEMES[name], stations=1000)
+    keys, energy = jax.random.split(jax.random.key(0), 100), ou_energy(rate, beta)
+    at = jax.jit(lambda curve: jax.vmap(lambda key: residual(curve, energy, key))(keys).mean())
+    values = [float(at(ou_curve(k, rate, np.sqrt(beta / rate), True))) for k in (21, 41, 81)]
+    slopes = np.log2(np.array(values[:-1]) / np.array(values[1:]))
+    np.testing.assert_allclose(slopes, 2 * ORDERS[name], atol=0.25)
+
+
+def test_another_energy_has_the_residual_of_the_closed_form(x64):
+    r"""Of $u = am + kz$ under N(m, h^2), $E(\nabla\cdot u + u s)^2 = |am|^2/h^2 + 2dk^2$."""
+    rate, wrong, beta, h, k = 1.7, 1.2, 0.4, 0.5, 201
+    curve, stiff = ou_curve(k, rate, h, False), wrong - beta / h**2
+    means = 5.0 * (1.0 - np.exp(-2 * rate)) / (2 * rate)  # int |m|^2 dt
+    exact = (wrong - rate) ** 2 * means / h**2 + 4.0 * stiff**2
+    residual = DensityResidual(stations=1000)
+    energy = ou_energy(wrong, beta)
+    estimate = lambda key: residual(curve, energy, key)
+    found = jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(0), 200))
+    assert float(found.mean()) == pytest.approx(exact, abs=4.0 * float(found.std()) / 200**0.5)
+    at_centres = residual.at_centres(curve, energy)
+    assert float(at_centres) == pytest.approx(4.0 * stiff**2, rel=1e-9)  # z = 0
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_the_integral_is_the_papers(x64, relative):
+    """Its mean is the integral of the Fokker-Planck defect, by autodiff on a grid."""
+    curve = Curve(
+        jnp.asarray([[[-1.0], [0.5]], [[0.0], [1.5]]]),
+        jnp.asarray([0.2, -0.2]),
+        inverse_softplus(np.array([0.6])),
+        (0.0, 0.8),
+    )
+    energy = Energy.known(Potential(lambda x: jnp.cos(2.0 * x).sum()) + Entropy(0.3), 1)
+    grid, middle = jnp.linspace(-6.0, 7.0, 2001), jnp.asarray(0.4)
+    rho = lambda x, t: jnp.exp(curve.at(t).log_density(x[None, None])[0])
+    slope = lambda x: -2.0 * jnp.sin(2.0 * x) + 0.3 * jax.grad(rho)(x, middle) / rho(x, middle)
+    defect = lambda x: (
+        jax.grad(rho, 1)(x, middle) - jax.grad(lambda y: rho(y, middle) * slope(y))(x)
+    )
+    density = jax.vmap(lambda x: rho(x, middle))(grid)
+    scale = density if relative else jnp.ones_like(density)
+    exact = 0.8 * jnp.trapezoid((jax.jit(jax.vmap(defect))(grid) / scale) ** 2 * density, grid)
+    residual = DensityResidual(relative=relative)
+    estimate = jax.jit(jax.vmap(lambda k: residual(curve, energy, k)))
+    found = estimate(jax.random.split(jax.random.key(0), 10_000))
+    error = 4.0 * float(found.std()) / np.sqrt(10_000)
+    assert float(found.mean()) == pytest.approx(float(exact), abs=error)
+
+
+def test_residuals_add():
+    data = sf.datasets.double_well(dim=2, n=80, key=0)[0]
+    both = sf.VelocityResidual(weight=2.0) + DensityResidual(weight=0.5, widening=1.0)
+    small = {"particles": 20, "nodes": 8, "optimiser": sf.Optimiser(steps=5)}
+    method = sf.Stitching(residual=both, **small).resolved(data)
+    assert method.residual.first.stations == method.residual.second.stations == 8
+    assert "residual weight 2" in method.describe(data)
+    curve, energy = method.model(data, *jax.random.split(jax.random.key(0)))
+    one, other = jax.random.split(jax.random.key(1))
+    parts = (
+        2.0 * method.residual.first(curve, energy, one),
+        0.5 * method.residual.second(curve, energy, other),
+    )
+    assert float(method.residual(curve, energy, jax.random.key(1))) == pytest.approx(
+        float(sum(parts)), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "residual",
+    [
+        DensityResidual(alpha=0.5),
+        sf.DissipationResidual(alpha=0.5),
+        sf.VelocityResidual() + DensityResidual(),
+    ],
+    ids=["density", "dissipation", "mixed"],
+)
+def test_fits_use_and_store_every_residual(residual, tmp_path):
+    data = sf.datasets.double_well(dim=2, n=80, key=0)[0]
+    method = sf.Stitching(
+        particles=20, nodes=8, residual=residual, optimiser=sf.Optimiser(steps=10)
+    )
+    fit = sf.fit(data, method, progress=False)
+    assert fit.status.ok
+    fit.save(tmp_path / "run")
+    again = sf.load(tmp_path / "run")
+    assert again.method.residual == fit.method.residual
+    np.testing.assert_array_equal(fit.flow.sample([0.5], 9), again.flow.sample([0.5], 9))
