@@ -67,11 +67,10 @@ def long_rollout(name: str, folder: Path) -> dict:
         ours = np.asarray(fit.flow.simulate(start, when))
     # The true flow is bounded where its cloud hardly grows in the second half of the way.
     bounded = radius(true) <= 1.5 * max(radius(true[:11]), radius(start))
-    return {
-        "finite": bool(np.isfinite(ours).all()),
-        "bounded": bool(bounded and np.isfinite(true).all()),
-        "ratio": radius(ours) / radius(true),
-    }
+    bounded = bool(bounded and np.isfinite(true).all())
+    finite = bool(np.isfinite(ours).all())
+    ratio = radius(ours) / radius(true) if bounded and finite else None
+    return {"finite": finite, "bounded": bounded, "ratio": ratio}
 
 
 def diagnosis(name: str, folder: Path) -> dict:

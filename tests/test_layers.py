@@ -29,7 +29,7 @@ LAYERS = [
         "_divergence",
         "_simulate",
     },
-    {"_optimise", "_consistency", "_growth", "_flow", "_packing", "_choices"},
+    {"_optimise", "_consistency", "_growth", "_flow", "_packing", "_choices", "_start", "_stages"},
     {"_method", "_driven", "_stitching", "rivals"},
     {"_methods", "_evaluate", "_crossval", "_ensemble", "_diagnose", "_io", "_tables", "_cells"},
     {"datasets", "pl", "tl", "_runs", "_demo", "bench", "report"},

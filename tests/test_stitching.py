@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
+from stitchflow._start import start as start_of
 from stitchflow.datasets import double_well
 from stitchflow.metrics import pattern_r2
 
@@ -122,7 +123,7 @@ def test_frozen_parts_do_not_move():
     )
     data = quick_data()
     key = jax.random.split(jax.random.key(0), 3)[0]
-    start = method.resolved(data).start(data, key)
+    start = start_of(method.resolved(data), data, key)
     fit = sf.fit(data, method, key=0, progress=False)
     np.testing.assert_array_equal(fit.flow.curve.particles, start.particles)
     np.testing.assert_array_equal(fit.flow.curve.log_weights, start.log_weights)

@@ -9,7 +9,7 @@ minimised over the particles, weights and bandwidth of the curve and the paramet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,18 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from stitchflow import _coupling
-from stitchflow._choices import STEPS, suited
+from stitchflow._choices import suited
 from stitchflow._consistency import Consistency
-from stitchflow._curve import Curve, inverse_softplus, node_times, through_snapshots
+from stitchflow._curve import Curve
 from stitchflow._divergence import KL, Divergence
 from stitchflow._energy import Energy
 from stitchflow._flow import Flow, StitchedFlow
 from stitchflow._growth import Growth
-from stitchflow._kde import PAIR_BUDGET, leave_one_out_bandwidth, silverman
+from stitchflow._kde import PAIR_BUDGET
 from stitchflow._method import Fit, Method, Packed, check_data
 from stitchflow._observations import POOL, Observations
-from stitchflow._optimise import Checkpoint, Optimiser, Optimum, minimise
+from stitchflow._optimise import Checkpoint, Optimiser, Optimum
 from stitchflow._packing import (
     LATER,
     energy_from,
@@ -46,23 +45,13 @@ from stitchflow._residual import Residual, VelocityResidual
 from stitchflow._sharding import Devices
 from stitchflow._snapshots import Snapshots
 from stitchflow._spline import Spline, SplineCurve
+from stitchflow._stages import train
+from stitchflow._start import start
 from stitchflow._terms import Entropy, Potential, Term
-from stitchflow._types import KeyLike, Scalar, as_key, as_rng, check_count
+from stitchflow._types import KeyLike, Scalar, as_key, check_count
 from stitchflow._units import Units
 
 HIDDEN = (128, 128)
-
-# The narrowest kernel, as a share of the one that predicts left-out individuals best: narrower
-# ones describe the sample, make its score pure noise, and with it drive beta to zero.
-NARROWEST = 0.5
-
-# The widest kernel, as a share of a snapshot's spread. In many dimensions likelihood asks for
-# kernels as wide as the cloud, and draws from them are nowhere near anybody.
-WIDEST = 0.35
-
-# A curve settles under an energy that leaves no more than this share of its motion unexplained;
-# one that another law drives is better left where the individuals put it.
-LOOSE = 0.5
 
 
 @dataclass(frozen=True)
@@ -158,7 +147,7 @@ class Stitching(Method):
         start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
         if devices is None:
             model, seen = method.model(data, start_key, energy_key), Observations.source(data)
-            optimum = method.train(model, seen, loop_key, data, progress, checkpoint)
+            optimum = train(method, model, seen, loop_key, data, progress, checkpoint)
             return method._as_fit(optimum, data, seed)
         parts = Devices(devices)
         assert method.particles is not None, "settings are not resolved"
@@ -167,7 +156,7 @@ class Stitching(Method):
         model = parts.spread((curve, energy), [(curve.particles, 1), (curve.log_weights, 0)])
         place = lambda seen: parts.spread(seen, [(seen.points, 1), (seen.weights, 1)])
         seen = Observations.source(data, len(parts), place)
-        optimum = method.train(model, seen, loop_key, data, progress, checkpoint)
+        optimum = train(method, model, seen, loop_key, data, progress, checkpoint)
         return method._as_fit(replace(optimum, model=parts.whole(optimum.model)), data, seed)
 
     def fit_together(
@@ -184,7 +173,7 @@ class Stitching(Method):
         weights = jnp.stack([Observations.of(part).weights for part in parts])
         seen = eqx.tree_at(lambda o: o.weights, Observations.of(data), weights)
         keys = jax.random.split(loop_key, len(parts))
-        optimum = method.train(model, lambda _: seen, keys, data, progress, together=True)
+        optimum = train(method, model, lambda _: seen, keys, data, progress, together=True)
         member = lambda i: jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, optimum.model)
         return [
             method._as_fit(replace(optimum, model=member(i)), part, None)
@@ -194,83 +183,9 @@ class Stitching(Method):
     def model(self, data: Snapshots, start_key: Array, energy_key: Array) -> tuple[Curve, Energy]:
         """Where the fit starts: a curve along the least bent paths, an energy of the right size."""
         units = data.units
-        curve = self.start(data, start_key)
+        curve = start(self, data, start_key)
         energy = self.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
         return curve, energy.at_speed(curve.speed)
-
-    def train(
-        self,
-        model: tuple[Curve, Energy],
-        seen: Callable[[int], Observations],
-        key: Array,
-        data: Snapshots,
-        progress: bool,
-        checkpoint: Checkpoint | None = None,
-        together: bool = False,
-    ) -> Optimum:
-        """Curve and energy by the boxed objective; the energy made consistent; the curve settled.
-
-        `together`: arrays of the model and keys have a leading axis of members.
-        """
-        own = None
-        if together:  # members differ in the weights of the individuals alone
-            nothing, absent = jax.tree.map(lambda _: None, seen(0)), lambda leaf: leaf is None
-            own = eqx.tree_at(lambda o: o.weights, nothing, 0, is_leaf=absent)
-        # Bound methods compare by identity; this compares by settings, so that fits share programs.
-        first = minimise(
-            jax.tree_util.Partial(Stitching.loss, self),
-            model,
-            seen,
-            key,
-            self.optimiser,
-            STEPS,
-            progress,
-            label=self.name,
-            checkpoint=checkpoint,
-            pace=lambda ones: _slowed(ones, self.pace(data)),
-            shared=own,
-        )
-        if not self.consistency.steps or not first.status.ok:
-            return first
-        curve, energy = first.model
-        later = lambda stage: (
-            jax.vmap(jax.random.fold_in, (0, None))(key, stage)
-            if together
-            else jax.random.fold_in(key, stage)
-        )
-        saved = lambda name: None if checkpoint is None else checkpoint.following(name)
-        beside = lambda part: lambda tenth: (part, seen(tenth))
-        second = minimise(
-            jax.tree_util.Partial(Stitching.energy_loss, self),
-            energy,
-            beside(curve),
-            later(1),
-            self.consistency.optimiser,
-            STEPS,
-            progress,
-            label="consistency",
-            checkpoint=saved("energy"),
-            shared=(0, own) if together else None,
-        )
-        both = first.then(second, (curve, second.model))
-        one = jax.tree.map(lambda a: a[0] if eqx.is_array(a) else a, curve) if together else curve
-        unexplained = second.history["residual"][-1] / one.speed**2
-        if not self.consistency.settling or not second.status.ok or unexplained > LOOSE:
-            return both
-        third = minimise(
-            jax.tree_util.Partial(Stitching.curve_loss, self),
-            curve,
-            beside(second.model),
-            later(2),
-            self.consistency.settler,
-            STEPS,
-            progress,
-            label="settling",
-            checkpoint=saved("curve"),
-            pace=lambda ones: _slowed((ones, None), self.pace(data))[0],
-            shared=(0, own) if together else None,
-        )
-        return both.then(third, (third.model, second.model))
 
     def _as_fit(self, optimum: Optimum, data: Snapshots, seed: int | None) -> Fit:
         curve, energy = optimum.model
@@ -284,59 +199,6 @@ class Stitching(Method):
             seconds=optimum.seconds,
             seed=seed,
             data=data,
-        )
-
-    def pace(self, data: Snapshots) -> float:
-        """The particles' share of the learning rate.
-
-        Paths without diffusion are seen as they are, and steps that are large beside the motion
-        between two nodes would drown them.
-        """
-        if self.energy.needs_density:
-            return 1.0
-        assert self.nodes is not None, "settings are not resolved"
-        return min(1.0, data.motion.distance / self.nodes)
-
-    def start(self, data: Snapshots, key: KeyLike) -> Curve:
-        """Smooth paths through individuals matched by optimal transport, or by id when paired."""
-        assert self.particles is not None, "settings are not resolved"
-        assert self.nodes is not None, "settings are not resolved"
-        units, rng, n = data.units, as_rng(key), self.particles
-        if data.paired and n <= data.counts[0]:
-            chain = data.paths[:, rng.permutation(data.counts[0])[:n]]
-        else:
-            weights = [data.cloud_weights(k) for k in range(len(data))]
-            # Where masses may change nobody has to cross over to balance them.
-            match = _coupling.chain if self.growth is None else _coupling.nearest_chain
-            chain = match(data.clouds, weights, n, rng)
-        chain = np.asarray(units.space_in(chain), np.float64)
-        # Silverman's width for the particles, averaged over the times.
-        width = np.mean([np.asarray(silverman(cloud)) for cloud in chain], axis=0)
-        if n > data.counts.min() or self.growth is not None:  # particles drawn twice never part
-            chain = chain + 0.1 * width * rng.standard_normal(chain.shape)
-        clouds = [np.asarray(units.space_in(cloud)) for cloud in data.clouds]
-        most = WIDEST * np.mean([cloud.std(axis=0) for cloud in clouds], axis=0)
-        most = np.maximum(most, 1e-3 * most.max())
-        least = np.minimum(NARROWEST * leave_one_out_bandwidth(clouds, rng), 0.5 * most)
-        width = np.minimum(width, most)
-        observed = units.time_in(data.times)
-        if self.curve is None:
-            places = nodes = node_times(observed, self.nodes, data.actions)
-            kind = Curve
-        else:
-            places, nodes = self.curve.times(observed, self.nodes, data.actions)
-            kind = partial(SplineCurve, knots=tuple(places.tolist()))
-        return kind(
-            particles=jnp.asarray(through_snapshots(chain, observed, places), float),
-            log_weights=jnp.zeros(n),
-            raw_bandwidth=inverse_softplus(np.maximum(width - least, 0.1 * width)),
-            times=tuple(nodes.tolist()),
-            least_bandwidth=jnp.asarray(least, float),
-            most_bandwidth=jnp.asarray(most, float),
-            learn_particles=self.learn_particles,
-            learn_weights=self.learn_weights,
-            learn_bandwidth=self.learn_bandwidth,
-            growth=None if self.growth is None else self.growth.init(data.dim, as_key(key)),
         )
 
     def pack(self, fit: Fit) -> Packed:
@@ -419,12 +281,6 @@ class Stitching(Method):
         """The boxed objective of a curve under a fixed energy."""
         energy, seen = data
         return self.loss((curve, energy), seen, key)
-
-
-def _slowed(paces: tuple[Curve, Any], share: float) -> tuple[Curve, Any]:
-    """Particles step by a share of the motion there is, lest steps drown it."""
-    curve, energy = paces
-    return eqx.tree_at(lambda c: c.particles, curve, curve.particles * share), energy
 
 
 def fit(

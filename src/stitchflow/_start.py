@@ -1,0 +1,70 @@
+"""Where the curve of a fit starts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+
+from stitchflow import _coupling
+from stitchflow._curve import Curve, inverse_softplus, node_times, through_snapshots
+from stitchflow._kde import leave_one_out_bandwidth, silverman
+from stitchflow._snapshots import Snapshots
+from stitchflow._spline import SplineCurve
+from stitchflow._types import KeyLike, as_key, as_rng
+
+if TYPE_CHECKING:
+    from stitchflow._stitching import Stitching
+
+# The narrowest kernel, as a share of the one that predicts left-out individuals best: narrower
+# ones describe the sample, make its score pure noise, and with it drive beta to zero.
+NARROWEST = 0.5
+
+# The widest kernel, as a share of a snapshot's spread. In many dimensions likelihood asks for
+# kernels as wide as the cloud, and draws from them are nowhere near anybody.
+WIDEST = 0.35
+
+
+def start(method: Stitching, data: Snapshots, key: KeyLike) -> Curve:
+    """Smooth paths through individuals matched by optimal transport, or by id when paired."""
+    assert method.particles is not None, "settings are not resolved"
+    assert method.nodes is not None, "settings are not resolved"
+    units, rng, n = data.units, as_rng(key), method.particles
+    if data.paired and n <= data.counts[0]:
+        chain = data.paths[:, rng.permutation(data.counts[0])[:n]]
+    else:
+        weights = [data.cloud_weights(k) for k in range(len(data))]
+        # Where masses may change nobody has to cross over to balance them.
+        match = _coupling.chain if method.growth is None else _coupling.nearest_chain
+        chain = match(data.clouds, weights, n, rng)
+    chain = np.asarray(units.space_in(chain), np.float64)
+    # Silverman's width for the particles, averaged over the times.
+    width = np.mean([np.asarray(silverman(cloud)) for cloud in chain], axis=0)
+    if n > data.counts.min() or method.growth is not None:  # particles drawn twice never part
+        chain = chain + 0.1 * width * rng.standard_normal(chain.shape)
+    clouds = [np.asarray(units.space_in(cloud)) for cloud in data.clouds]
+    most = WIDEST * np.mean([cloud.std(axis=0) for cloud in clouds], axis=0)
+    most = np.maximum(most, 1e-3 * most.max())
+    least = np.minimum(NARROWEST * leave_one_out_bandwidth(clouds, rng), 0.5 * most)
+    width = np.minimum(width, most)
+    observed = units.time_in(data.times)
+    if method.curve is None:
+        places = nodes = node_times(observed, method.nodes, data.actions)
+        kind = Curve
+    else:
+        places, nodes = method.curve.times(observed, method.nodes, data.actions)
+        kind = partial(SplineCurve, knots=tuple(places.tolist()))
+    return kind(
+        particles=jnp.asarray(through_snapshots(chain, observed, places), float),
+        log_weights=jnp.zeros(n),
+        raw_bandwidth=inverse_softplus(np.maximum(width - least, 0.1 * width)),
+        times=tuple(nodes.tolist()),
+        least_bandwidth=jnp.asarray(least, float),
+        most_bandwidth=jnp.asarray(most, float),
+        learn_particles=method.learn_particles,
+        learn_weights=method.learn_weights,
+        learn_bandwidth=method.learn_bandwidth,
+        growth=None if method.growth is None else method.growth.init(data.dim, as_key(key)),
+    )
