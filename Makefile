@@ -38,21 +38,12 @@ test-full: test .venv/full.done
 
 bench: .venv/test.done
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/costs.py
+	$(BIN)/python benchmarks/scale.py
 
-coverage: .venv/test.done
-	$(BIN)/python benchmarks/coverage.py
-
-predict: .venv/test.done
-	$(BIN)/python benchmarks/predict.py
-
-divergences: .venv/test.done
-	$(BIN)/python benchmarks/divergences.py
-
-residuals: .venv/test.done
-	$(BIN)/python benchmarks/residuals.py
-
-tradeoff: .venv/test.done
-	$(BIN)/python benchmarks/tradeoff.py
+# One script a study; each adds what is missing to its file in results/.
+coverage divergences predict residuals tradeoff: .venv/test.done
+	$(BIN)/python benchmarks/$@.py
 
 paper: .venv/test.done
 	$(BIN)/python benchmarks/paper.py
