@@ -73,7 +73,9 @@ def ornstein_uhlenbeck(beta: float) -> sf.Snapshots:
 @pytest.mark.parametrize("beta", [0.0, 0.3])
 def test_a_quadratic_potential_is_recovered(beta):
     data = ornstein_uhlenbeck(beta)
-    fit = sf.fit(data, sf.ActionMatching(beta=beta, hidden=(32, 32), batch=256, steps=1000), progress=False)
+    fit = sf.fit(
+        data, sf.ActionMatching(beta=beta, hidden=(32, 32), batch=256, steps=1000), progress=False
+    )
     x = np.linspace(-0.3, 0.3, 7)[:, None]
     for t in (0.1, 0.35, 0.75):
         middle = x + 2.0 * (1.0 - np.exp(-t))

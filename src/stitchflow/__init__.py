@@ -25,7 +25,7 @@ from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
-from stitchflow.rivals import ActionMatching, Nearest, OTLinear
+from stitchflow.rivals import ActionMatching, LagrangianBridge, LagrangianOT, Nearest, OTLinear
 
 __version__ = _version("stitchflow")
 
@@ -50,6 +50,8 @@ __all__ = [
     "Growth",
     "Interaction",
     "InternalEnergy",
+    "LagrangianBridge",
+    "LagrangianOT",
     "Method",
     "Midpoint",
     "Nearest",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from stitchflow._interpolants import Lines

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stitchflow._method import Method
 from stitchflow._stitching import Stitching
-from stitchflow.rivals import ActionMatching, Nearest, OTLinear
+from stitchflow.rivals import ActionMatching, LagrangianBridge, LagrangianOT, Nearest, OTLinear
 
 METHODS: dict[str, Callable[[], Method]] = {
     "stitching": Stitching,
@@ -14,4 +14,6 @@ METHODS: dict[str, Callable[[], Method]] = {
     "nearest": Nearest,
     "ot-linear": OTLinear,
     "action-matching": ActionMatching,
+    "wlf-ot": LagrangianOT,
+    "wlf-sb": LagrangianBridge,
 }
