@@ -17,7 +17,7 @@ LAYERS = [
         "_regression",
         "metrics",
     },
-    {"_terms", "_pair_terms", "_vector_field", "_energy", "_curve", "_interpolants"},
+    {"_terms", "_pair_terms", "_vector_field", "_energy", "_curve", "_flow_curve", "_interpolants"},
     {"_residual", "_action", "_divergence", "_simulate"},
     {"_optimise", "_consistency", "_growth", "_flow", "_packing", "_choices"},
     {"_method", "_driven", "_stitching", "rivals"},

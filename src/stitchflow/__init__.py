@@ -25,7 +25,14 @@ from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
-from stitchflow.rivals import ActionMatching, LagrangianBridge, LagrangianOT, Nearest, OTLinear
+from stitchflow.rivals import (
+    ActionMatching,
+    LagrangianBridge,
+    LagrangianOT,
+    Nearest,
+    OTLinear,
+    PathFlow,
+)
 
 __version__ = _version("stitchflow")
 
@@ -58,6 +65,7 @@ __all__ = [
     "NotAvailable",
     "OTLinear",
     "Optimiser",
+    "PathFlow",
     "Potential",
     "Row",
     "ScoreMatching",

@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 from stitchflow._method import Method
 from stitchflow._stitching import Stitching
-from stitchflow.rivals import ActionMatching, LagrangianBridge, LagrangianOT, Nearest, OTLinear
+from stitchflow.rivals import (
+    ActionMatching,
+    LagrangianBridge,
+    LagrangianOT,
+    Nearest,
+    OTLinear,
+    PathFlow,
+)
 
 METHODS: dict[str, Callable[[], Method]] = {
     "stitching": Stitching,
@@ -16,4 +23,5 @@ METHODS: dict[str, Callable[[], Method]] = {
     "action-matching": ActionMatching,
     "wlf-ot": LagrangianOT,
     "wlf-sb": LagrangianBridge,
+    "path-flow": PathFlow,
 }
