@@ -36,7 +36,14 @@ from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
-from stitchflow.rivals import Nearest, OTLinear
+from stitchflow.rivals import (
+    ActionMatching,
+    LagrangianBridge,
+    LagrangianOT,
+    Nearest,
+    OTLinear,
+    PathFlow,
+)
 
 __version__ = _version("stitchflow")
 
@@ -45,6 +52,7 @@ __all__ = [
     "KL",
     "METHODS",
     "MMD",
+    "ActionMatching",
     "Backward",
     "Checkpoint",
     "Consistency",
@@ -63,12 +71,15 @@ __all__ = [
     "Growth",
     "Interaction",
     "InternalEnergy",
+    "LagrangianBridge",
+    "LagrangianOT",
     "Method",
     "Midpoint",
     "Nearest",
     "NotAvailable",
     "OTLinear",
     "Optimiser",
+    "PathFlow",
     "Potential",
     "Row",
     "ScoreMatching",
