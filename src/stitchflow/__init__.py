@@ -25,7 +25,7 @@ from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
-from stitchflow.rivals import Nearest, OTLinear
+from stitchflow.rivals import Nearest, OTLinear, OTSpline
 
 __version__ = _version("stitchflow")
 
@@ -54,6 +54,7 @@ __all__ = [
     "Nearest",
     "NotAvailable",
     "OTLinear",
+    "OTSpline",
     "Optimiser",
     "Potential",
     "Row",

@@ -2,5 +2,6 @@
 
 from stitchflow.rivals._nearest import Nearest
 from stitchflow.rivals._ot_linear import OTLinear
+from stitchflow.rivals._ot_spline import OTSpline
 
-__all__ = ["Nearest", "OTLinear"]
+__all__ = ["Nearest", "OTLinear", "OTSpline"]
