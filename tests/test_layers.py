@@ -14,6 +14,7 @@ LAYERS = [
         "_networks",
         "_coupling",
         "_observations",
+        "_pairs",
         "_regression",
         "metrics",
     },

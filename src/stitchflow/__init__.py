@@ -25,7 +25,7 @@ from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
-from stitchflow.rivals import Nearest, OTLinear, OTSpline
+from stitchflow.rivals import OTCFM, Nearest, OTLinear, OTSpline, SchrodingerBridge
 
 __version__ = _version("stitchflow")
 
@@ -33,6 +33,7 @@ __all__ = [
     "KDE",
     "KL",
     "METHODS",
+    "OTCFM",
     "Backward",
     "Checkpoint",
     "Consistency",
@@ -58,6 +59,7 @@ __all__ = [
     "Optimiser",
     "Potential",
     "Row",
+    "SchrodingerBridge",
     "ScoreMatching",
     "Scores",
     "Snapshots",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stitchflow._method import Method
 from stitchflow._stitching import Stitching
-from stitchflow.rivals import Nearest, OTLinear, OTSpline
+from stitchflow.rivals import OTCFM, Nearest, OTLinear, OTSpline, SchrodingerBridge
 
 METHODS: dict[str, Callable[[], Method]] = {
     "stitching": Stitching,
@@ -14,4 +14,6 @@ METHODS: dict[str, Callable[[], Method]] = {
     "nearest": Nearest,
     "ot-linear": OTLinear,
     "ot-spline": OTSpline,
+    "ot-cfm": OTCFM,
+    "schrodinger-bridge": SchrodingerBridge,
 }

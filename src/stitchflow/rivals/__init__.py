@@ -1,7 +1,9 @@
 """Other methods under the same contract, one file each; none imports another."""
 
 from stitchflow.rivals._nearest import Nearest
+from stitchflow.rivals._ot_cfm import OTCFM
 from stitchflow.rivals._ot_linear import OTLinear
 from stitchflow.rivals._ot_spline import OTSpline
+from stitchflow.rivals._schrodinger_bridge import SchrodingerBridge
 
-__all__ = ["Nearest", "OTLinear", "OTSpline"]
+__all__ = ["OTCFM", "Nearest", "OTLinear", "OTSpline", "SchrodingerBridge"]
