@@ -16,6 +16,7 @@ LAYERS = [
         "_observations",
         "_pairs",
         "_regression",
+        "_sinkhorn",
         "metrics",
     },
     {"_terms", "_pair_terms", "_vector_field", "_energy", "_curve"},

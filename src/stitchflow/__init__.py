@@ -25,7 +25,7 @@ from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
-from stitchflow.rivals import OTCFM, Nearest, OTLinear, OTSpline, SchrodingerBridge
+from stitchflow.rivals import OTCFM, Nearest, NeuralSDE, OTLinear, OTSpline, SchrodingerBridge
 
 __version__ = _version("stitchflow")
 
@@ -53,6 +53,7 @@ __all__ = [
     "Method",
     "Midpoint",
     "Nearest",
+    "NeuralSDE",
     "NotAvailable",
     "OTLinear",
     "OTSpline",
