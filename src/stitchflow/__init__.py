@@ -25,11 +25,12 @@ from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
-from stitchflow.rivals import OTCFM, Nearest, NeuralSDE, OTLinear, OTSpline, SchrodingerBridge
+from stitchflow.rivals import CNF, OTCFM, Nearest, NeuralSDE, OTLinear, OTSpline, SchrodingerBridge
 
 __version__ = _version("stitchflow")
 
 __all__ = [
+    "CNF",
     "KDE",
     "KL",
     "METHODS",

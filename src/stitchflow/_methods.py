@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stitchflow._method import Method
 from stitchflow._stitching import Stitching
-from stitchflow.rivals import OTCFM, Nearest, NeuralSDE, OTLinear, OTSpline, SchrodingerBridge
+from stitchflow.rivals import CNF, OTCFM, Nearest, NeuralSDE, OTLinear, OTSpline, SchrodingerBridge
 
 METHODS: dict[str, Callable[[], Method]] = {
     "stitching": Stitching,
@@ -15,6 +15,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "ot-linear": OTLinear,
     "ot-spline": OTSpline,
     "ot-cfm": OTCFM,
+    "cnf": CNF,
     "neural-sde": NeuralSDE,
     "schrodinger-bridge": SchrodingerBridge,
 }

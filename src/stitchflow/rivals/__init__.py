@@ -1,5 +1,6 @@
 """Other methods under the same contract, one file each; none imports another."""
 
+from stitchflow.rivals._cnf import CNF
 from stitchflow.rivals._nearest import Nearest
 from stitchflow.rivals._neural_sde import NeuralSDE
 from stitchflow.rivals._ot_cfm import OTCFM
@@ -7,4 +8,4 @@ from stitchflow.rivals._ot_linear import OTLinear
 from stitchflow.rivals._ot_spline import OTSpline
 from stitchflow.rivals._schrodinger_bridge import SchrodingerBridge
 
-__all__ = ["OTCFM", "Nearest", "NeuralSDE", "OTLinear", "OTSpline", "SchrodingerBridge"]
+__all__ = ["CNF", "OTCFM", "Nearest", "NeuralSDE", "OTLinear", "OTSpline", "SchrodingerBridge"]
