@@ -37,21 +37,28 @@ from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
 from stitchflow.rivals import (
+    CNF,
+    OTCFM,
     ActionMatching,
     LagrangianBridge,
     LagrangianOT,
     Nearest,
+    NeuralSDE,
     OTLinear,
+    OTSpline,
     PathFlow,
+    SchrodingerBridge,
 )
 
 __version__ = _version("stitchflow")
 
 __all__ = [
+    "CNF",
     "KDE",
     "KL",
     "METHODS",
     "MMD",
+    "OTCFM",
     "ActionMatching",
     "Backward",
     "Checkpoint",
@@ -76,12 +83,15 @@ __all__ = [
     "Method",
     "Midpoint",
     "Nearest",
+    "NeuralSDE",
     "NotAvailable",
     "OTLinear",
+    "OTSpline",
     "Optimiser",
     "PathFlow",
     "Potential",
     "Row",
+    "SchrodingerBridge",
     "ScoreMatching",
     "Scores",
     "SinkhornDivergence",

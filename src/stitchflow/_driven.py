@@ -43,12 +43,17 @@ class Driven(Method):
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
         """The optimum's model is an initialised `Energy` in the units of `data`."""
 
+    @property
+    def answers(self) -> type[DrivenFlow]:
+        """The flow a fit answers with, for methods that know more than where they carry people."""
+        return DrivenFlow
+
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         seed = int(key) if isinstance(key, (int, np.integer)) else None
         optimum = self.learn(data, as_key(key), progress, checkpoint)
         return Fit(
             method=self,
-            flow=DrivenFlow(self.name, optimum.model, data),
+            flow=self.answers(self.name, optimum.model, data),
             energy=_answering(optimum.model),
             status=optimum.status,
             history=optimum.history,
@@ -78,7 +83,7 @@ class Driven(Method):
         ready = with_arrays(ready_energy(energy, entries, units), packed.arrays)
         method = settings_from(cls, header["settings"])
         data = Snapshots.from_stored(packed.arrays)
-        return method, DrivenFlow(method.name, ready, data), _answering(ready)
+        return method, method.answers(method.name, ready, data), _answering(ready)
 
 
 class DrivenFlow(Flow):

@@ -7,12 +7,17 @@ from collections.abc import Callable
 from stitchflow._method import Method
 from stitchflow._stitching import Stitching
 from stitchflow.rivals import (
+    CNF,
+    OTCFM,
     ActionMatching,
     LagrangianBridge,
     LagrangianOT,
     Nearest,
+    NeuralSDE,
     OTLinear,
+    OTSpline,
     PathFlow,
+    SchrodingerBridge,
 )
 
 METHODS: dict[str, Callable[[], Method]] = {
@@ -20,8 +25,13 @@ METHODS: dict[str, Callable[[], Method]] = {
     "stitching-varying": Stitching.varying,
     "nearest": Nearest,
     "ot-linear": OTLinear,
+    "ot-spline": OTSpline,
     "action-matching": ActionMatching,
     "wlf-ot": LagrangianOT,
     "wlf-sb": LagrangianBridge,
+    "ot-cfm": OTCFM,
+    "neural-sde": NeuralSDE,
+    "schrodinger-bridge": SchrodingerBridge,
+    "cnf": CNF,
     "path-flow": PathFlow,
 }
