@@ -52,6 +52,7 @@ def run_page(fence: str) -> dict:
     return names
 
 
+@pytest.mark.full
 def test_the_tutorial_runs():
     names = run_page("```python")
     adata, fates = names["adata"], names["fates"]
