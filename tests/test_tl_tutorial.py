@@ -1,6 +1,5 @@
 """The single-cell tutorial runs top to bottom, and a notebook of twelve lines goes all the way."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +7,9 @@ import pytest
 
 import stitchflow as sf
 from cells import anndata, frame
+from pages import run_page
 
-PAGE = Path(__file__).parents[1] / "docs" / "tutorials" / "single-cell.md"
+PAGE = "tutorials/single-cell.md"
 NOTEBOOK = """
 import anndata, matplotlib.pyplot as plt, stitchflow as sf
 adata = anndata.read_h5ad("embryoid.h5ad")
@@ -45,16 +45,9 @@ def own_folder(tmp_path, monkeypatch):
     plt.close("all")
 
 
-def run_page(fence: str) -> dict:
-    names: dict = {}
-    for block in re.findall(fence + r"\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        exec(block, names)
-    return names
-
-
 @pytest.mark.full
 def test_the_tutorial_runs():
-    names = run_page("```python")
+    names = run_page(PAGE)
     adata, fates = names["adata"], names["fates"]
     left = adata.obsm["X_pca"][:, 0] < 0
     late = (adata.obs["day"] >= 1.0).to_numpy()
@@ -70,7 +63,7 @@ def test_the_tutorial_runs():
 @pytest.mark.filterwarnings("default")
 def test_the_tutorial_runs_on_to_cellrank():
     pytest.importorskip("cellrank")
-    names = run_page("```py(?:thon)?")
+    names = run_page(PAGE, "```py(?:thon)?")
     found = names["estimator"].fate_probabilities
     left = np.asarray(found)[:, list(found.names).index("left")]
     assert np.corrcoef(left, names["fates"]["left"])[0, 1] > 0.5

@@ -14,26 +14,28 @@ from stitchflow._divergence import (
     KL,
     MMD,
     DenoisingScoreMatching,
+    Divergence,
     ScoreMatching,
     SinkhornDivergence,
 )
 from stitchflow._energy import Energy
 from stitchflow._ensemble import Ensemble, fit_ensemble
 from stitchflow._evaluate import Row, Scores, evaluate
+from stitchflow._flow import Flow
 from stitchflow._growth import Growth, growth_prior
 from stitchflow._intervals import Backward, Forward, Midpoint, Trapezoid
 from stitchflow._io import load
 from stitchflow._kde import KDE, silverman
-from stitchflow._method import Fit, Method
+from stitchflow._method import Fit, Method, Packed
 from stitchflow._methods import METHODS
 from stitchflow._optimise import Checkpoint, Optimiser
 from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._residual import VelocityResidual
+from stitchflow._residual import Residual, VelocityResidual
 from stitchflow._snapshots import Snapshots
 from stitchflow._spline import Spline, SplineCurve
 from stitchflow._status import ExtrapolationWarning, NotAvailable, Status
 from stitchflow._stitching import Stitching, fit
-from stitchflow._terms import Entropy, InternalEnergy, Potential
+from stitchflow._terms import Entropy, InternalEnergy, Potential, Term
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
 from stitchflow.rivals import (
@@ -69,11 +71,13 @@ __all__ = [
     "DensityResidual",
     "Diagnosis",
     "DissipationResidual",
+    "Divergence",
     "Energy",
     "Ensemble",
     "Entropy",
     "ExtrapolationWarning",
     "Fit",
+    "Flow",
     "Forward",
     "Growth",
     "Interaction",
@@ -88,8 +92,10 @@ __all__ = [
     "OTLinear",
     "OTSpline",
     "Optimiser",
+    "Packed",
     "PathFlow",
     "Potential",
+    "Residual",
     "Row",
     "SchrodingerBridge",
     "ScoreMatching",
@@ -100,6 +106,7 @@ __all__ = [
     "SplineCurve",
     "Status",
     "Stitching",
+    "Term",
     "Trapezoid",
     "Units",
     "VectorField",
