@@ -20,7 +20,7 @@ LAYERS = [
     {"_terms", "_pair_terms", "_vector_field", "_energy", "_curve"},
     {"_residual", "_divergence", "_simulate"},
     {"_optimise", "_consistency", "_growth", "_flow", "_packing", "_choices"},
-    {"_method", "_driven", "_stitching", "rivals"},
+    {"_method", "_driven", "_jko", "_stitching", "rivals"},
     {"_methods", "_evaluate", "_crossval", "_ensemble", "_diagnose", "_io", "_tables"},
     {"datasets", "pl", "tl", "_runs", "_demo", "bench"},
     {"cli"},

@@ -25,7 +25,7 @@ from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
-from stitchflow.rivals import Nearest, OTLinear
+from stitchflow.rivals import JKOnetStar, Nearest, OTLinear
 
 __version__ = _version("stitchflow")
 
@@ -49,6 +49,7 @@ __all__ = [
     "Growth",
     "Interaction",
     "InternalEnergy",
+    "JKOnetStar",
     "Method",
     "Midpoint",
     "Nearest",

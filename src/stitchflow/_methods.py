@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from stitchflow._method import Method
 from stitchflow._stitching import Stitching
-from stitchflow.rivals import Nearest, OTLinear
+from stitchflow.rivals import JKOnetStar, Nearest, OTLinear
 
 METHODS: dict[str, Callable[[], Method]] = {
     "stitching": Stitching,
     "stitching-varying": Stitching.varying,
     "nearest": Nearest,
     "ot-linear": OTLinear,
+    "jkonet-star": JKOnetStar,
 }

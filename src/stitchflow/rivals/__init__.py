@@ -1,6 +1,7 @@
 """Other methods under the same contract, one file each; none imports another."""
 
+from stitchflow.rivals._jkonet_star import JKOnetStar
 from stitchflow.rivals._nearest import Nearest
 from stitchflow.rivals._ot_linear import OTLinear
 
-__all__ = ["Nearest", "OTLinear"]
+__all__ = ["JKOnetStar", "Nearest", "OTLinear"]
