@@ -25,7 +25,7 @@ from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
-from stitchflow.rivals import JKOnetStar, Nearest, OTLinear
+from stitchflow.rivals import IJKOnet, JKOnet, JKOnetStar, JKOnetStarLinear, Nearest, OTLinear
 
 __version__ = _version("stitchflow")
 
@@ -47,9 +47,12 @@ __all__ = [
     "Fit",
     "Forward",
     "Growth",
+    "IJKOnet",
     "Interaction",
     "InternalEnergy",
+    "JKOnet",
     "JKOnetStar",
+    "JKOnetStarLinear",
     "Method",
     "Midpoint",
     "Nearest",

@@ -95,8 +95,9 @@ class Marginals(eqx.Module):
 
     def draw(self, chosen: Int[Array, " s"], n: int, key: Array) -> tuple[Array, Cloud, Field]:
         """n random individuals of each chosen time (all, where n is enough), with their rows."""
-        if n >= self.weights.shape[1]:
-            rows = jnp.broadcast_to(jnp.arange(self.weights.shape[1])[None], (len(chosen), n))
+        most = self.weights.shape[1]
+        if n >= most:
+            rows = jnp.broadcast_to(jnp.arange(most)[None, :], (len(chosen), most))
         else:
             u = jax.random.uniform(key, (len(chosen), n))
             counts = self.counts[chosen][:, None]
@@ -106,7 +107,7 @@ class Marginals(eqx.Module):
         weights = one(self.weights)
         total = weights.sum(axis=1, keepdims=True)
         # All that are drawn may weigh nothing.
-        weights = jnp.where(total > 0.0, weights / jnp.maximum(total, 1e-30), 1.0 / n)
+        weights = jnp.where(total > 0.0, weights / jnp.maximum(total, 1e-30), 1.0 / rows.shape[1])
         field = Field(one(self.field.log_density), many(self.field.score), None)
         return rows, Cloud(many(self.points), weights), field
 

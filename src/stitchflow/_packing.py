@@ -12,6 +12,7 @@ import numpy as np
 
 from stitchflow import _consistency, _divergence, _growth, _residual
 from stitchflow._energy import Energy
+from stitchflow._feature_terms import FeatureEntropy, FeatureInteraction, FeaturePotential
 from stitchflow._optimise import Optimiser
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._terms import Entropy, Potential, Term, changed
@@ -37,7 +38,17 @@ CLASSES: dict[str, type] = {
 }
 
 TERMS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Potential, Entropy, Interaction, VectorKernel, VectorField)
+    kind.__name__: kind
+    for kind in (
+        Potential,
+        Entropy,
+        Interaction,
+        VectorKernel,
+        VectorField,
+        FeaturePotential,
+        FeatureInteraction,
+        FeatureEntropy,
+    )
 }
 
 
