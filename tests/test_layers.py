@@ -25,6 +25,7 @@ LAYERS = [
     {
         "_curve",
         "_energy",
+        "_feature_terms",
         "_flow_curve",
         "_interpolants",
         "_pair_terms",
@@ -42,7 +43,7 @@ LAYERS = [
         "_simulate",
     },
     {"_choices", "_consistency", "_flow", "_growth", "_optimise", "_packing", "_stages", "_start"},
-    {"_driven", "_method", "_stitching", "rivals"},
+    {"_driven", "_jko", "_method", "_stitching", "rivals"},
     {"_cells", "_crossval", "_diagnose", "_ensemble", "_evaluate", "_io", "_methods", "_tables"},
     {"_demo", "_runs", "bench", "datasets", "pl", "report", "tl"},
     {"cli"},

@@ -67,7 +67,7 @@ class Driven(Method):
         flow = fit.flow
         assert isinstance(flow, DrivenFlow)
         header = {
-            "settings": settings_of(self),
+            "settings": settings_of(self, leave_out=("energy",)),
             "energy": terms_of(flow.energy),
             "units": asdict(flow.units),
         }

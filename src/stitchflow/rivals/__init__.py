@@ -2,6 +2,10 @@
 
 from stitchflow.rivals._action_matching import ActionMatching
 from stitchflow.rivals._cnf import CNF
+from stitchflow.rivals._ijkonet import IJKOnet
+from stitchflow.rivals._jkonet import JKOnet
+from stitchflow.rivals._jkonet_star import JKOnetStar
+from stitchflow.rivals._jkonet_star_linear import JKOnetStarLinear
 from stitchflow.rivals._lagrangian import LagrangianBridge, LagrangianOT
 from stitchflow.rivals._nearest import Nearest
 from stitchflow.rivals._neural_sde import NeuralSDE
@@ -15,6 +19,10 @@ __all__ = [
     "CNF",
     "OTCFM",
     "ActionMatching",
+    "IJKOnet",
+    "JKOnet",
+    "JKOnetStar",
+    "JKOnetStarLinear",
     "LagrangianBridge",
     "LagrangianOT",
     "Nearest",
