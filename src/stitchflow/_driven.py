@@ -29,6 +29,7 @@ from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Potential
 from stitchflow._types import KeyLike, as_cloud, as_key, as_rng, as_times, check_count, check_number
 from stitchflow._units import Units
+from stitchflow._vector_field import VectorField
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,10 @@ class DrivenFlow(Flow):
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
         """What moves the marginal at time t: the drift, less the spreading of its own noise."""
         points, when = self.units.space_in(as_cloud(x, "x", self.dim)), check_number(t, "t")
-        rho = KDE.uniform(self.units.space_in(np.asarray(self.sample([when], 1000)[0])))
+        # A drift of place and time alone does not ask where everybody is.
+        alone = all(isinstance(term, (Potential, VectorField)) for term in self.energy.terms)
+        cloud = points if alone else self.units.space_in(np.asarray(self.sample([when], 1000)[0]))
+        rho = KDE.uniform(cloud)
         time = jnp.asarray(self.units.time_in(when), float)
         return velocity(self.energy, points, time, rho) * self.units.speed
 
