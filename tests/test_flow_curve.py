@@ -9,7 +9,7 @@ import pytest
 from stitchflow._flow_curve import FlowCurve
 
 
-@pytest.fixture(params=[1, 2, 5], ids=lambda d: f"{d}d")
+@pytest.fixture(params=[1, 3], ids=lambda d: f"{d}d")
 def bent(request):
     """A curve far from the identity, points and times."""
     d = request.param
@@ -21,26 +21,34 @@ def bent(request):
     return curve, z, jnp.linspace(0.0, 1.0, 20)
 
 
-def test_maps_are_inverted_and_the_density_is_theirs(bent):
-    curve, z, t = bent
+@eqx.filter_jit
+def by_autodiff(curve, z, t):
+    """x(z, t), its way back, and log density of x by the Jacobian of the map."""
     x = curve.place(z, t)
-    back, _ = curve.origin(x, t)
-    np.testing.assert_allclose(back, z, atol=2e-3)
-    assert float(jnp.abs(x - z).max()) > 0.5, "the map does something"
     one = lambda p, s: curve.place(p[None], s[None])[0]
     slopes = jnp.linalg.slogdet(jax.vmap(jax.jacfwd(one))(z, t))[1]
-    expected = jax.scipy.stats.norm.logpdf(z).sum(-1) - slopes
-    np.testing.assert_allclose(curve.log_density(x, t), expected, atol=1e-2)
+    density = jax.scipy.stats.norm.logpdf(z).sum(-1) - slopes
+    return x, curve.origin(x, t)[0], curve.log_density(x, t), density
+
+
+def test_maps_are_inverted_and_the_density_is_theirs(bent):
+    curve, z, t = bent
+    x, back, density, expected = by_autodiff(curve, z, t)
+    np.testing.assert_allclose(back, z, atol=2e-3)
+    assert float(jnp.abs(x - z).max()) > 0.5, "the map does something"
+    np.testing.assert_allclose(density, expected, atol=1e-2)
+
+
+@eqx.filter_jit
+def continuity(curve, z, t):
+    """Both sides of d/dt log rho = -div v - v . score."""
+    x = curve.place(z, t)
+    change = jax.jvp(lambda s: curve.log_density(x, s), (t,), (jnp.ones_like(t),))[1]
+    one = lambda p, s: curve.velocity(p[None], s[None])[0]
+    spreading = jnp.trace(jax.vmap(jax.jacfwd(one))(x, t), axis1=1, axis2=2)
+    return change, -spreading - (curve.velocity(x, t) * curve.score(x, t)).sum(-1)
 
 
 def test_the_velocity_transports_the_density(bent):
-    # d/dt log rho = -div v - v . score
-    curve, z, t = bent
-    x = curve.place(z, t)
-    density = lambda s: curve.log_density(x, s)
-    change = jax.jvp(density, (t,), (jnp.ones_like(t),))[1]
-    one = lambda p, s: curve.velocity(p[None], s[None])[0]
-    spreading = jnp.trace(jax.vmap(jax.jacfwd(one))(x, t), axis1=1, axis2=2)
-    carried = (curve.velocity(x, t) * curve.score(x, t)).sum(-1)
-    scale = float(jnp.abs(change).max())
-    np.testing.assert_allclose(change, -spreading - carried, atol=1e-2 * scale)
+    change, expected = continuity(*bent)
+    np.testing.assert_allclose(change, expected, atol=1e-2 * float(jnp.abs(change).max()))

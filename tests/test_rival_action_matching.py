@@ -76,6 +76,7 @@ def test_a_quadratic_potential_is_recovered(beta):
     fit = sf.fit(
         data, sf.ActionMatching(beta=beta, hidden=(32, 32), batch=256, steps=1000), progress=False
     )
+    assert fit.energy is not None
     x = np.linspace(-0.3, 0.3, 7)[:, None]
     for t in (0.1, 0.35, 0.75):
         middle = x + 2.0 * (1.0 - np.exp(-t))

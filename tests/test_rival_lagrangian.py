@@ -37,8 +37,8 @@ def test_action_and_dual_meet_at_half_the_squared_distance():
 def test_the_bridge_has_its_noise_and_arrives():
     data = gaussians((0.0, 0.3, 1.0))
     fit = sf.fit(data, sf.LagrangianBridge(sigma=0.4, **SMALL), progress=False)
-    units = data.units
-    assert fit.energy.beta == pytest.approx(0.5 * 0.4**2 * units.energy, rel=1e-5)
+    assert fit.energy is not None
+    assert fit.energy.beta == pytest.approx(0.5 * 0.4**2 * data.units.energy, rel=1e-5)
     moved = np.asarray(fit.flow.simulate(data.cloud(0), [0.0, 1.0], key=1)[-1])
     assert moved[:, 0].mean() == pytest.approx(3.0, abs=0.2)
     assert moved.std(axis=0) == pytest.approx([0.5, 1.0], abs=0.15)

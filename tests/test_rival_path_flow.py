@@ -65,9 +65,8 @@ def test_it_comes_back_and_goes_beyond_its_times(ornstein_uhlenbeck, tmp_path):
     again = sf.load(tmp_path / "run")
     x = np.linspace(-1.0, 2.0, 5)[:, None]
     for name in ("log_density", "score", "velocity"):
-        np.testing.assert_array_equal(
-            *(np.asarray(getattr(f.flow, name)(x, 0.4)) for f in (fit, again))
-        )
+        here, there = (np.asarray(getattr(f.flow, name)(x, 0.4)) for f in (fit, again))
+        np.testing.assert_array_equal(here, there)
     with pytest.warns(sf.ExtrapolationWarning):
         cloud = np.asarray(fit.flow.sample([1.3], 500)[0])
     assert np.isfinite(cloud).all()
