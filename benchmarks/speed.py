@@ -1,9 +1,9 @@
 """Compilation, step time and memory of fits, beside the bare cost of what cannot be avoided.
 
 `make bench` times every case in one run, so that ratios mean something on a noisy machine, adds
-lines to `results/speed.jsonl` and draws `docs/figures/speed.png`. The bare cost: an exponential
-for every pair a step looks at, the matrix products of those pairs forward and backward, and value
-and gradient of the network's gradient at every point it is asked at, each compiled alone.
+lines to `results/speed.jsonl` and prints the table of `docs/performance.md`. The bare cost: an
+exponential for every pair a step looks at, the matrix products of those pairs forward and backward,
+and value and gradient of the network's gradient at every point it is asked at, each compiled alone.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import stitchflow as sf
 from stitchflow._observations import Observations
 from stitchflow._optimise import minimise
 from stitchflow._runs import append_json
+from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tasks import TASKS
 
 LINES = Path(__file__).parents[1] / "results" / "speed.jsonl"
@@ -110,12 +111,25 @@ def one(name: str) -> dict:
         "cells": len(data.x),
         "dim": data.dim,
         "compile": compiled,
-        "step": step,
+        "step": min(step, again),
         **parts,
         "ratio": min(step, again) / cost,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "version": sf.__version__,
     }
+
+
+def table(rows: list[dict]) -> str:
+    """The latest line of every case."""
+    head = "| case | compile, s | step, ms | bare cost, ms | ratio | peak, MiB |"
+    lines = [head, "|---|---|---|---|---|---|"]
+    for row in {row["case"]: row for row in rows}.values():
+        bare_ms = 1e3 * row["step"] / row["ratio"]
+        lines.append(
+            f"| {row['case']} | {row['compile']:.1f} | {1e3 * row['step']:.1f} | {bare_ms:.1f} | "
+            f"{row['ratio']:.2f} | {row['peak_mib']:.0f} |"
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -132,6 +146,7 @@ def main() -> None:
         rows.append(json.loads(out.splitlines()[-1]))
         print({k: round(v, 5) if isinstance(v, float) else v for k, v in rows[-1].items()})
         append_json(LINES, rows[-1:])
+    print(table(read_lines(LINES)))
 
 
 if __name__ == "__main__":

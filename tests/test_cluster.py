@@ -178,8 +178,8 @@ def test_a_failure_stops_a_cross_validation(address):
 VICTIM = 7
 
 
-def fit_or_die(seed: int, method: sf.Method, folder: Path) -> sf.Fit:
-    """A fit; the first worker that comes to the victim is killed before it can answer."""
+def fit_or_die(seed: int, method: sf.Method, folder: Path) -> tuple[int, sf.Fit]:
+    """A fit with its seed; the first worker at the victim is killed before it can answer."""
     mine = {int(path.name.split("-")[0]) for path in folder.glob(f"*-{os.getpid()}")}
     first = not any(folder.glob(f"{VICTIM}-*"))
     (folder / f"{seed}-{os.getpid()}").touch()
@@ -189,7 +189,7 @@ def fit_or_die(seed: int, method: sf.Method, folder: Path) -> sf.Fit:
         wait_until(lambda: mine <= set(counted(folder.parent / "lines")), 600.0)
         time.sleep(1.0)
         os.kill(os.getpid(), signal.SIGKILL)
-    return fit
+    return seed, fit
 
 
 def counted(lines: Path) -> list[int]:
@@ -203,13 +203,15 @@ def test_a_sweep_survives_a_killed_worker_and_counts_each_fit_once(method, tmp_p
     """Two processes, twenty fits, one SIGKILL: the run that was cut off is the only one redone."""
     started = tmp_path / "started"
     started.mkdir()
-    fits, before = {}, dict(os.environ)
+    found, before = {}, dict(os.environ)
     job = partial(fit_or_die, method=method, folder=started)
-    for seed, fit in sf.run_all(job, range(20), cluster=2, progress=False):
+    for seed, answer in sf.run_all(job, range(20), cluster=2, progress=False):
         append_json(tmp_path / "lines", [{"seed": seed}])
-        fits[seed] = fit
+        found[seed] = answer
     assert sorted(counted(tmp_path / "lines")) == [*range(20)]
-    assert all(isinstance(fit, sf.Fit) and fit.seed == seed for seed, fit in fits.items())
+    for seed, (own, fit) in found.items():
+        assert own == seed
+        assert isinstance(fit, sf.Fit)
     starts = [int(path.name.split("-")[0]) for path in started.iterdir()]
     assert sorted(starts) == sorted([*range(20), VICTIM])
     assert dict(os.environ) == before

@@ -31,9 +31,8 @@ def by_day(adata, name):
     return weighted / adata.obs["w"].groupby(adata.obs["day"]).sum()
 
 
-@pytest.mark.parametrize("method", [TINY, VARYING], ids=["V(x)", "V(x,t)"])
-def test_results_are_written_where_scverse_looks(adata, method, tmp_path):
-    fit = sf.tl.fit(adata, "day", use_rep="pca", weight_key="w", method=method, progress=False)
+def test_results_are_written_where_scverse_looks(adata):
+    fit = sf.tl.fit(adata, "day", use_rep="pca", weight_key="w", method=VARYING, progress=False)
     assert isinstance(fit, sf.Fit)
     x, v = adata.obsm["X_pca"], adata.obs["stitchflow_potential"]
     first = (adata.obs["day"] == 0.0).to_numpy()
@@ -44,18 +43,18 @@ def test_results_are_written_where_scverse_looks(adata, method, tmp_path):
     pseudotime = adata.obs["stitchflow_pseudotime"]
     assert (pseudotime.min(), pseudotime.max()) == (0.0, 1.0)
     assert (v.argmin(), v.argmax()) == (pseudotime.argmax(), pseudotime.argmin())
-    # The gauge: V(x, t) has mean zero under the cells of each time, V(x) under all of them.
-    if method is VARYING:
-        np.testing.assert_allclose(by_day(adata, "stitchflow_potential"), 0.0, atol=1e-6)
-    else:
-        assert np.abs(by_day(adata, "stitchflow_potential")).max() > 1e-4
+    # The gauge of V(x, t): mean zero under the cells of each time.
+    np.testing.assert_allclose(by_day(adata, "stitchflow_potential"), 0.0, atol=1e-6)
 
 
 def test_the_reopened_file_alone_answers(adata, tmp_path):
     shown = {"weight_key": "w", "test_fraction": 0.3, "progress": False}
     fit = sf.tl.fit(adata, "day", method=TINY, **shown)
-    scores = sf.tl.score(adata, metrics=("w1",))
+    # V(x) has one constant for all times: days keep their heights.
+    assert np.abs(by_day(adata, "stitchflow_potential")).max() > 1e-4
     assert adata.obs["stitchflow_train"].sum() == len(fit.data.x) == 126
+    asked = {"metrics": ("w1",), "protocols": ("marginal",)}
+    scores = sf.tl.score(adata, **asked)
     adata.write_h5ad(tmp_path / "cells.h5ad")
     opened = anndata.read_h5ad(tmp_path / "cells.h5ad")
     pd.testing.assert_frame_equal(opened.obs, adata.obs)
@@ -66,10 +65,14 @@ def test_the_reopened_file_alone_answers(adata, tmp_path):
     assert list(again.history) == list(fit.history)
     x = adata.obsm["X_pca"]
     np.testing.assert_array_equal(again.energy.potential(x), fit.energy.potential(x))
-    assert sf.tl.score(opened, metrics=("w1",)) == scores
-    assert sf.tl.interpolate(opened, [0.3, 0.9], n=7).shape == (14, x.shape[1])
+    assert sf.tl.score(opened, **asked) == scores
+    # A second fit leaves nothing of the first.
+    sf.tl.fit(adata, "day", method=sf.OTLinear(), progress=False)
+    assert list(adata.obs) == ["day", "w"]
+    assert "scores" not in adata.uns["stitchflow"]
 
 
+@pytest.mark.full
 def test_an_ensemble_says_how_sure_every_cell_is(adata):
     adata = adata[adata.obs["day"] < 0.5].copy()
     sf.tl.fit(adata, "day", method=TINY, ensemble=2, key_added="k", progress=False)
@@ -94,12 +97,6 @@ def test_it_says_what_it_wrote(adata, caplog):
         sf.tl.fit(adata, "day", method=sf.OTLinear(), key_added="k")
     assert "obsm['k_velocity'], velocities in the representation" in caplog.text
     assert "potential" not in caplog.text  # it has no energy
-
-
-def test_a_second_fit_leaves_nothing_of_the_first(adata):
-    sf.tl.fit(adata, "day", method=TINY, test_fraction=0.3, progress=False)
-    sf.tl.fit(adata, "day", method=sf.OTLinear())
-    assert list(adata.obs) == ["day", "w"]
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,9 @@ FEW_TIMES = 6
 # Particles of a curve with diffusion. Draws, not particles, are what a step costs.
 MOST_PARTICLES = 500
 
-# Without diffusion a particle is an individual's path, and as many as this are followed.
-MOST_PATHS = 1000
+# Without diffusion a particle is an individual's path, and as many as this are followed; fewer
+# where a kernel of the displacement looks at every pair of them.
+MOST_PATHS, MOST_PAIRED = 1000, 250
 
 
 def suited(method: Stitching, data: Snapshots) -> Stitching:
@@ -45,9 +46,9 @@ def suited(method: Stitching, data: Snapshots) -> Stitching:
     if not method.energy.needs_density:
         # Particles are characteristics: exact at the centres, where no kernel blurs them.
         steps, batch, alpha, draws = 1500, 512, 0.0, None
-        most = round(min(n, MOST_PATHS))
-        pairs = 512 if method.energy.only(VectorKernel) else 2048  # a kernel looks at all pairs
-        stations = max(2, min(8, pairs // most))
+        kernel = bool(method.energy.only(VectorKernel))
+        most = round(min(n, MOST_PAIRED if kernel else MOST_PATHS))
+        stations = 2 if kernel else max(2, min(8, 2048 // most))
     choose = lambda given, default: default if given is None else given
     steps = choose(method.optimiser.steps, steps)
     # One potential for all times seldom fits the curve; it then answers for where it leads.

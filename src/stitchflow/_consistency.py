@@ -8,6 +8,8 @@ smoothed curve; this judges where individuals arrive, noise included, so that it
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -60,24 +62,38 @@ class Consistency(eqx.Module):
         return Optimiser(steps=self.settling, learning_rate=0.3 * self.rate)
 
     def __call__(self, energy: Energy, data: Observations, key: Array) -> Scalar:
-        choose, draw, noise = jax.random.split(key, 3)
-        chosen = window(len(data), self.times, choose)
-        times = data.times[chosen]
         assert self.individuals is not None, "settings are not resolved"
-        seen, weights = data.individuals(chosen, self.individuals, draw)
-        moves = self.moves * (self.times - 1) // (len(times) - 1)
+        size = self.individuals, self.times, self.moves
+        return arrivals(energy, data, energy_distance, *size, key)
 
-        def gap(rolled: Array, entry: tuple) -> tuple[Array, Scalar]:
-            t0, t1, (here, there), (w, target), gap_key = entry
-            clouds, shares = jnp.stack([rolled, here]), jnp.stack([weights[0], w])
-            ends = carry(energy, clouds, shares, t0, t1, moves, gap_key)
-            apart = jax.vmap(energy_distance, (0, 0, None, None))(ends, shares, there, target)
-            return ends[0], apart.sum()
 
-        keys = jax.random.split(noise, times.shape[0] - 1)
-        pairs = lambda a: (a[:-1], a[1:])
-        entries = (*pairs(times), pairs(seen), pairs(weights), keys)
-        return jax.lax.scan(gap, seen[0], entries)[1].sum()
+def arrivals(
+    energy: Energy,
+    data: Observations,
+    distance: Callable[[Array, Array, Array, Array], Scalar],
+    individuals: int,
+    most_times: int,
+    moves: int,
+    key: Array,
+) -> Scalar:
+    """The sum above for any `distance(x, weights of x, y, weights of y)` of clouds."""
+    choose, draw, noise = jax.random.split(key, 3)
+    chosen = window(len(data), most_times, choose)
+    times = data.times[chosen]
+    seen, weights = data.individuals(chosen, individuals, draw)
+    moves = moves * (most_times - 1) // (len(times) - 1)
+
+    def gap(rolled: Array, entry: tuple) -> tuple[Array, Scalar]:
+        t0, t1, (here, there), (w, target), gap_key = entry
+        clouds, shares = jnp.stack([rolled, here]), jnp.stack([weights[0], w])
+        ends = carry(energy, clouds, shares, t0, t1, moves, gap_key)
+        apart = jax.vmap(distance, (0, 0, None, None))(ends, shares, there, target)
+        return ends[0], apart.sum()
+
+    keys = jax.random.split(noise, times.shape[0] - 1)
+    pairs = lambda a: (a[:-1], a[1:])
+    entries = (*pairs(times), pairs(seen), pairs(weights), keys)
+    return jax.lax.scan(gap, seen[0], entries)[1].sum()
 
 
 def window(total: int, most: int, key: Array) -> Int[Array, " s"]:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._kde import KDE
+from stitchflow._sinkhorn import entropic_cost, half_squares
 from stitchflow._types import Scalar, check_count, check_number
 
 
@@ -126,54 +127,3 @@ def one_each(rho: KDE, draws: int, key: Array) -> tuple[Float[Array, "m d"], Flo
     noise = jax.random.normal(kick, (len(some), d), rho.centres.dtype)
     widths = jnp.broadcast_to(rho.bandwidth, (n, d))[some]
     return rho.centres[some] + widths * noise, jax.nn.softmax(rho.log_weights[some])
-
-
-def half_squares(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m n"]:
-    r"""$\tfrac12|x_i - y_j|^2$ of all pairs."""
-    lengths = 0.5 * ((x**2).sum(1)[:, None] + (y**2).sum(1)[None, :])
-    return jnp.maximum(lengths - x @ y.T, 0.0)
-
-
-def entropic_cost(
-    x: Float[Array, "m d"],
-    a: Float[Array, " m"],
-    y: Float[Array, "n d"],
-    b: Float[Array, " n"],
-    epsilon: float,
-    iterations: int,
-) -> Scalar:
-    r"""$\min_\pi\langle\pi, C\rangle + \epsilon KL(\pi\,|\,a\otimes b)$ by its dual.
-
-    $\langle a, f\rangle + \langle b, g\rangle - \epsilon\langle a\otimes b,
-    e^{(f\oplus g - C)/\epsilon} - 1\rangle$. The potentials f and g maximise it, so that its
-    derivative needs none of theirs (envelope theorem).
-    """
-    cost = half_squares(x, y)
-    f, g = jax.lax.stop_gradient(_potentials(cost, a, b, epsilon, iterations))
-    ratio = jnp.exp((f[:, None] + g[None, :] - cost) / epsilon)
-    return a @ f + b @ g - epsilon * (a @ ratio @ b - a.sum() * b.sum())
-
-
-def _potentials(
-    cost: Array, a: Array, b: Array, epsilon: float, iterations: int
-) -> tuple[Float[Array, " m"], Float[Array, " n"]]:
-    """Sinkhorn's iterations in the log domain, both sides at once and half-way each.
-
-    The entropy falls from 1, the spread of the data, to `epsilon` over the first half of them.
-    """
-    cost, log_a, log_b = jax.lax.stop_gradient((cost, jnp.log(a), jnp.log(b)))
-    falling = np.geomspace(max(1.0, epsilon), epsilon, iterations // 2)
-    schedule = np.concatenate([falling, np.full(iterations - len(falling), epsilon)])
-
-    def softmin(c: Array, log_weights: Array, potential: Array, e: Scalar) -> Array:
-        return -e * jax.nn.logsumexp(log_weights[None, :] + (potential[None, :] - c) / e, axis=1)
-
-    def step(pair: tuple[Array, Array], e: Scalar) -> tuple[tuple[Array, Array], None]:
-        f, g = pair
-        mean = lambda old, new: 0.5 * (old + new)
-        return (mean(f, softmin(cost, log_b, g, e)), mean(g, softmin(cost.T, log_a, f, e))), None
-
-    start = (jnp.zeros_like(a), jnp.zeros_like(b))
-    (_, g), _ = jax.lax.scan(step, start, jnp.asarray(schedule, cost.dtype))
-    last = jnp.asarray(epsilon, cost.dtype)
-    return softmin(cost, log_b, g, last), g

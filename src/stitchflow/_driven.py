@@ -29,6 +29,7 @@ from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Potential
 from stitchflow._types import KeyLike, as_cloud, as_key, as_rng, as_times, check_count, check_number
 from stitchflow._units import Units
+from stitchflow._vector_field import VectorField
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,17 @@ class Driven(Method):
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
         """The optimum's model is an initialised `Energy` in the units of `data`."""
 
+    @property
+    def answers(self) -> type[DrivenFlow]:
+        """The flow a fit answers with, for methods that know more than where they carry people."""
+        return DrivenFlow
+
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         seed = int(key) if isinstance(key, (int, np.integer)) else None
         optimum = self.learn(data, as_key(key), progress, checkpoint)
         return Fit(
             method=self,
-            flow=DrivenFlow(self.name, optimum.model, data),
+            flow=self.answers(self.name, optimum.model, data),
             energy=_answering(optimum.model),
             status=optimum.status,
             history=optimum.history,
@@ -62,7 +68,7 @@ class Driven(Method):
         flow = fit.flow
         assert isinstance(flow, DrivenFlow)
         header = {
-            "settings": settings_of(self),
+            "settings": settings_of(self, leave_out=("energy",)),
             "energy": terms_of(flow.energy),
             "units": asdict(flow.units),
         }
@@ -78,7 +84,7 @@ class Driven(Method):
         ready = with_arrays(ready_energy(energy, entries, units), packed.arrays)
         method = settings_from(cls, header["settings"])
         data = Snapshots.from_stored(packed.arrays)
-        return method, DrivenFlow(method.name, ready, data), _answering(ready)
+        return method, method.answers(method.name, ready, data), _answering(ready)
 
 
 class DrivenFlow(Flow):
@@ -113,7 +119,10 @@ class DrivenFlow(Flow):
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
         """What moves the marginal at time t: the drift, less the spreading of its own noise."""
         points, when = self.units.space_in(as_cloud(x, "x", self.dim)), check_number(t, "t")
-        rho = KDE.uniform(self.units.space_in(np.asarray(self.sample([when], 1000)[0])))
+        # A drift of place and time alone does not ask where everybody is.
+        alone = all(isinstance(term, (Potential, VectorField)) for term in self.energy.terms)
+        cloud = points if alone else self.units.space_in(np.asarray(self.sample([when], 1000)[0]))
+        rho = KDE.uniform(cloud)
         time = jnp.asarray(self.units.time_in(when), float)
         return velocity(self.energy, points, time, rho) * self.units.speed
 

@@ -31,16 +31,15 @@ class Intervals(NamedTuple):
     def of(curve: Curve) -> Intervals:
         x, w, u = curve.positions, curve.node_logits, curve.node_velocities
         ends = () if u is None else (u[:-1], u[1:])
-        steps = curve.steps
-        return Intervals(curve.nodes[:-1], steps, x[:-1], x[1:], w[:-1], w[1:], steps, *ends)
+        nodes, steps = curve.nodes[:-1], curve.steps
+        return Intervals(nodes, steps, x[:-1], x[1:], w[:-1], w[1:], curve.steps, *ends)
 
     def velocities(self, share: float = 0.5) -> Float[Array, "i n d"]:
         """Velocities of the particles a share of the way through."""
-        step = self.step[:, None, None]
         if self.left_velocity is None:
-            return (self.right - self.left) / step
+            return (self.right - self.left) / self.step[:, None, None]
         ends = (self.left, self.right, self.left_velocity, self.right_velocity)
-        return hermite(share, step, *ends)[1]
+        return hermite(share, self.step[:, None, None], *ends)[1]
 
     def at(
         self, share: float

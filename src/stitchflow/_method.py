@@ -84,6 +84,10 @@ class Method(ABC):
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         """Fit to validated snapshots of two times or more."""
 
+    def told(self, physics: Energy) -> Method:
+        """This method, set to learn an energy of this form where it learns one at all."""
+        return self
+
     @abstractmethod
     def pack(self, fit: Fit) -> Packed:
         """A fit of this method as JSON and arrays."""

@@ -147,11 +147,13 @@ def minimise(
     checkpoint: Checkpoint | None = None,
     pace: Callable[[Any], Any] | None = None,
     shared: Any = None,
+    last: bool = False,
 ) -> Optimum:
     """Minimise `loss(model, data, key) -> (value, parts)` over the model's float arrays.
 
     A step whose loss or gradient is not finite is skipped, counted, and halves the rate. The
-    parameters kept are those of the look with the lowest mean loss since the look before. `pace`
+    parameters kept are those of the look with the lowest mean loss since the look before, or with
+    `last` the last finite ones: the loss of a game, or of few individuals, picks by chance. `pace`
     turns the model into multipliers of the rate, one for each of its arrays. Data too large to hold
     is a function of the share of the fit that is done, in tenths, with answers of one shape.
 
@@ -183,7 +185,7 @@ def minimise(
     sums = {"loss": zero, **{name: jnp.zeros(p.shape, p.dtype) for name, p in parts.items()}}
     carry = first(params)._replace(sums={**sums, "gradient": zero})
     best, best_loss = params, zero + np.inf
-    program = (loss, static, optimiser, steps)
+    program = (loss, static, optimiser, steps, last)
     ones = jax.tree.map(lambda p: jnp.ones((), p.dtype), params)
     paces = ones if pace is None else pace(ones)
     every = max(1, -(-steps // LOOKS))
@@ -263,7 +265,7 @@ def _steps(
     paces: Any,
 ) -> tuple[_Carry, Any, Array, dict[str, Array]]:
     """Steps up to `until` without a word to the host."""
-    loss, static, optimiser, steps = program
+    loss, static, optimiser, steps, newest = program
     rule = optimiser.rule(steps)
 
     def one(c: _Carry) -> _Carry:
@@ -289,7 +291,7 @@ def _steps(
     last = jax.lax.while_loop(lambda c: c.step < until, one, first)
     done = until - carry.step - last.skipped
     means = jax.tree.map(lambda s: s / done, last.sums)  # 0 / 0 when every step was skipped
-    better = means["loss"] < best_loss
+    better = jnp.isfinite(means["loss"]) if newest else means["loss"] < best_loss
     best = jax.tree.map(lambda new, old: jnp.where(better, new, old), last.params, best)
     return last, best, jnp.where(better, means["loss"], best_loss), means
 

@@ -14,6 +14,7 @@ from stitchflow import _consistency, _divergence, _growth, _intervals, _residual
 from stitchflow._density_residual import DensityResidual
 from stitchflow._dissipation import DissipationResidual
 from stitchflow._energy import Energy
+from stitchflow._feature_terms import FeatureEntropy, FeatureInteraction, FeaturePotential
 from stitchflow._optimise import Optimiser
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._spline import Spline
@@ -50,7 +51,17 @@ CLASSES: dict[str, type] = {
 }
 
 TERMS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Potential, Entropy, Interaction, VectorKernel, VectorField)
+    kind.__name__: kind
+    for kind in (
+        Potential,
+        Entropy,
+        Interaction,
+        VectorKernel,
+        VectorField,
+        FeaturePotential,
+        FeatureInteraction,
+        FeatureEntropy,
+    )
 }
 
 

@@ -196,14 +196,15 @@ class VelocityResidual(Pointwise):
         A scheme with two places uses the same draw at both, which keeps its order.
         """
         intervals = Intervals.of(curve) if intervals is None else intervals
+        velocities = {place: intervals.velocities(place) for place in self.scheme.places}
         some, offset, weights = self.drawn(curve, intervals, key)
 
         def parts(place: float) -> tuple[Float[Array, "i n d"], Float[Array, "i n d"]]:
             times, centres, logits = intervals.at(place)
-            velocities = intervals.velocities(place)
+            n = centres.shape[1]
             x = centres[:, some] + offset
             at = lambda c, w, v, y: curve.kde(c, w).field(y, v)
-            fields = over_stations(at, len(some), centres.shape[1], centres, logits, velocities, x)
+            fields = over_stations(at, len(some), n, centres, logits, velocities[place], x)
             assert fields.velocity is not None
             slope = energy.gradient(x, times, curve.cloud(centres, logits), fields) / self.kinetic
             return fields.velocity + slope, slope

@@ -197,8 +197,9 @@ def fit_file(
 def plan_of(method: Method) -> dict[str, Any]:
     """Every setting of a method, to tell whether a run is resumed with the same ones."""
     settings = {"name": method.name, **settings_of(method, leave_out=("energy",))}
-    if isinstance(method, Stitching):
-        settings["energy"] = [[repr(term), term.settings] for term in method.energy.terms]
+    energy = getattr(method, "energy", None)
+    if isinstance(energy, Energy):
+        settings["energy"] = [[repr(term), term.settings] for term in energy.terms]
     return settings
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -27,6 +27,8 @@ class VectorField(Term):
     $u = \sum_k S_k\nabla\psi_k$ with antisymmetric $S_k$, whose divergence is zero. A known
     `function` is $u(x)$ or $u(x, t)$ of one point, in the user's units.
     """
+
+    is_gradient: ClassVar[bool] = False
 
     hidden: tuple[int, ...] = eqx.field(static=True)
     time_varying: bool = eqx.field(static=True)
@@ -103,6 +105,3 @@ class VectorField(Term):
         s, m, d = x.shape
         times = jnp.repeat(t, m, total_repeat_length=s * m)
         return -self.velocity(x.reshape(s * m, d), times).reshape(x.shape)
-
-    def functional(self, t: Array, cloud: Cloud, field: Field) -> Array:
-        return jnp.zeros(t.shape, cloud.centres.dtype)

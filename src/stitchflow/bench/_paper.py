@@ -51,19 +51,28 @@ def on_same_data(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def paper(folder: Path, *, quick: bool = False, cluster: ClusterLike = None) -> list[str]:
-    """Carry out what is missing in `folder` and return what failed, one line each.
+    """Carry out what is missing in `folder` and return what failed, one line each."""
+    return carry_out_all(paper_runs(quick), folder / LINES, cluster, "paper")
 
-    Only this process writes there, so that the workers of a `cluster` may be anywhere.
+
+def carry_out_all(
+    runs: Iterable[Run], lines: Path, cluster: ClusterLike, label: str, *, apart: bool = False
+) -> list[str]:
+    """Carry out runs that are not among the lines of a file and return what failed.
+
+    Only this process writes there, so that the workers of a `cluster` may be anywhere. Runs on the
+    same data go together unless `apart`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    stored = read_lines(folder / LINES)
-    batches = [Batch.of(runs, stored) for runs in on_same_data(paper_runs(quick))]
+    lines.parent.mkdir(parents=True, exist_ok=True)
+    stored, runs = read_lines(lines), list(runs)
+    groups = [[run] for run in runs] if apart else on_same_data(runs)
+    batches = [Batch.of(group, stored) for group in groups]
     failures: list[str] = []
-    for batch, found in run_all(Batch.carry_out, batches, cluster=cluster, label="paper"):
+    for batch, found in run_all(Batch.carry_out, batches, cluster=cluster, label=label):
         if isinstance(found, Exception):  # a worker that died must not lose the others
             found = [Outcome.of(found)] * len(batch.runs)
         for run, outcome in zip(batch.runs, found, strict=True):
-            outcome.write(run, folder)
+            outcome.write(run, lines)
             if outcome.failed:
                 failures.append(f"{run}: {outcome.words}")
             tqdm.write(f"{time.strftime('%H:%M:%S')}  {run}: {outcome.words}")
@@ -83,11 +92,11 @@ class Outcome:
     def of(error: Exception) -> Outcome:
         return Outcome(f"failed: {type(error).__name__}: {error}", failed=True)
 
-    def write(self, run: Run, folder: Path) -> None:
+    def write(self, run: Run, lines: Path) -> None:
         if self.picture is not None:
-            write_picture(picture_path(folder / PICTURES, run), self.picture)
+            write_picture(picture_path(lines.parent / PICTURES, run), self.picture)
         if self.rows:  # last: they say that the run is done
-            append_json(folder / LINES, self.rows)
+            append_json(lines, self.rows)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from stitchflow._energy import Energy
 from stitchflow._flow import StitchedFlow
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
+from stitchflow._stitching import Stitching
 from stitchflow.bench._runs import Prepared, Run
 from stitchflow.bench._truth import curl
 from stitchflow.metrics import pair_band
@@ -28,7 +29,8 @@ def picture_of(prepared: Prepared, fit: Fit) -> Arrays | None:
     """The arrays of this run's figure, or None where no figure shows it."""
     family = prepared.task.family
     draw = _FAMILIES.get(family)
-    if draw is None or fit.energy is None or prepared.run.seed or prepared.run.euler:
+    ours = isinstance(fit.method, Stitching)  # figures show our own fits
+    if draw is None or not ours or prepared.run.seed or prepared.run.euler:
         return None
     return {name: np.asarray(value, np.float32) for name, value in draw(prepared, fit).items()}
 

@@ -60,9 +60,9 @@ class Task:
 
     def suit(self, method: Method, data: Snapshots, euler: bool = False) -> Method:
         """A method told this task's physics."""
-        if not isinstance(method, Stitching):
-            return method
         energy = self.energy()
+        if not isinstance(method, Stitching):
+            return method.told(energy)
         if method.energy.time_varying and not energy.time_varying:
             (potential,) = energy.only(Potential)
             varying = Potential(hidden=potential.hidden, time_varying=True)

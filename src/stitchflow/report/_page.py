@@ -43,9 +43,10 @@ def render(contents: Contents, environment: Any = None) -> str:
     """The page as text."""
     environment = _environment() if environment is None else environment
     folder = files("stitchflow.report")
-    style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    read = lambda name: (folder / name).read_text("utf-8")
+    style, script = read("page.css"), read("landscape.js") + read("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.from_string((folder / "page.html").read_text("utf-8")).render(
+    return environment.from_string(read("page.html")).render(
         contents=contents,
         style=style,
         script=script,
@@ -67,4 +68,6 @@ def _environment() -> Any:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
         raise ImportError("a report needs jinja2; install stitchflow[report]") from None
-    return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    made.policies["json.dumps_kwargs"] = {"allow_nan": False}  # a browser reads no NaN
+    return made

@@ -71,6 +71,7 @@ class Plane:
             weights /= weights.sum(axis=1, keepdims=True)
             at = lambda t: weights @ np.asarray(energy.potential(x, t))
         v = np.stack([at(t) - gauge for t, gauge in gauges(energy, frames, clouds)])
+        v = np.nan_to_num(v, posinf=0.0, neginf=0.0)
         inside = v[:, known > 0.5]
         if inside.size == 0 or np.ptp(inside) == 0.0:
             return None
@@ -135,8 +136,12 @@ def gauges(energy: Energy, frames: np.ndarray, clouds: np.ndarray):
     """(time, mean of V over the population): V(x, t) is free up to such a constant."""
     if not energy.time_varying:
         return [(None, float(np.asarray(energy.potential(clouds[0])).mean()))]
-    pairs = zip(frames, clouds, strict=True)
-    return [(float(t), float(np.asarray(energy.potential(c, float(t))).mean())) for t, c in pairs]
+    found = []
+    for t, cloud in zip(frames, clouds, strict=True):
+        here = cloud[np.isfinite(cloud).all(axis=1)]
+        mean = np.asarray(energy.potential(here, float(t))).mean() if len(here) else 0.0
+        found.append((float(t), float(mean)))
+    return found
 
 
 def quantised(points: np.ndarray, box: np.ndarray) -> list[int]:

@@ -28,6 +28,7 @@ def scene(fit: Fit, test: Snapshots | None) -> dict[str, Any]:
     paths, starts = _paths(fit.flow, frames, test if _begins(test, fit) else fit.data)
     x, t = _table(shown)
     base = x if len(x) else samples.reshape(-1, fit.flow.dim)
+    base = base if len(base) else np.zeros((2, fit.flow.dim))  # nothing to show, said elsewhere
     plane = _plane(fit, base, frames, samples)
     placed = plane.at(x, t) if len(x) else np.empty((0, 2))
     drawn = [plane.at(c, when) for c, when in zip(samples, frames, strict=False)]
@@ -136,12 +137,15 @@ def _plane(fit: Fit, x: np.ndarray, frames: np.ndarray, samples: np.ndarray) -> 
     features = fit.source.get("columns", {}).get("features")
     if fit.flow.dim == 1:
         name = "dimension 1" if features is None else features[0]
-        return Line.of(fit.energy, x, frames, samples, name)
+        return Line.of(fit.energy if len(samples) else None, x, frames, samples, name)
     return Plane.of(x, None if features is None else tuple(features))
 
 
 def _box(points: np.ndarray) -> np.ndarray:
-    """Nearly everybody, with a margin."""
+    """Nearly everybody, with a margin; who escaped to infinity has no say."""
+    points = points[np.isfinite(points).all(axis=1)]
+    if not len(points):
+        return np.array([[0.0, 1.0], [0.0, 1.0]])
     low, high = np.percentile(points, [0.1, 99.9], axis=0)
     pad = 0.06 * np.where(high > low, high - low, 1.0)
     return np.stack([low - pad, high + pad], axis=1)

@@ -1,0 +1,81 @@
+"""Action matching: the potential whose gradient moves samples of a given curve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from stitchflow._action import between, ends
+from stitchflow._driven import Driven
+from stitchflow._energy import Energy
+from stitchflow._interpolants import Interpolants
+from stitchflow._optimise import Optimiser, Optimum, minimise
+from stitchflow._snapshots import Snapshots
+from stitchflow._terms import Entropy, Potential
+from stitchflow._types import Scalar, as_rng, check_count, check_hidden, check_number
+
+
+@dataclass(frozen=True)
+class ActionMatching(Driven):
+    r"""The gradient field that moves a curve, learned from its samples (Neklyudov et al., 2023).
+
+    $$E_{q_1}V_1 - E_{q_0}V_0
+      + \int E_{q_t}\bigl[\tfrac12|\nabla V|^2 - \partial_t V - \beta\Delta V\bigr]dt,$$
+    least where $-\nabla V - \beta\nabla\log q_t$ is the curve's own velocity. `beta = 0` is the
+    deterministic form; otherwise `beta`, in the user's units, is the known diffusion of the
+    entropic form, and individuals move with noise.
+
+    The method needs samples at all times. Between snapshots they come from straight
+    optimal-transport lines between neighbours. What it does not do: it learns neither the curve nor
+    beta, V always varies in time, and there is no density.
+    """
+
+    name: ClassVar[str] = "action-matching"
+
+    beta: float = 0.0
+    hidden: tuple[int, ...] = (128, 128)
+    batch: int = 512
+    steps: int = 6000
+    learning_rate: float = 3e-3
+
+    def __post_init__(self) -> None:
+        check_number(self.beta, "beta", 0.0)
+        check_hidden(self.hidden)
+        check_count(self.batch, "batch")
+        check_count(self.steps, "steps")
+        check_number(self.learning_rate, "learning_rate", 0.0, open_low=True)
+
+    def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
+        pairing, start, loop = jax.random.split(key, 3)
+        units = data.units
+        terms = (Potential(hidden=self.hidden, time_varying=True),)
+        if self.beta > 0.0:
+            terms += (Entropy(self.beta, learn=False),)
+        energy = Energy(terms).init(np.asarray(units.space_in(data.x)), units, start)
+        return minimise(
+            jax.tree_util.Partial(ActionMatching.loss, self),
+            energy,
+            Interpolants.of(data, as_rng(pairing)),
+            loop,
+            Optimiser(learning_rate=self.learning_rate),
+            self.steps,
+            progress,
+            label=self.name,
+            checkpoint=checkpoint,
+        )
+
+    def loss(
+        self, energy: Energy, curve: Interpolants, key: Array
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        """The objective on one batch of points between the snapshots."""
+        assert energy.units is not None, "the energy has no parameters yet"
+        draw, signs = jax.random.split(key)
+        (potential,) = energy.only(Potential)
+        lines = curve.lines(self.batch, draw)
+        beta = self.beta / energy.units.energy
+        inside = between(potential.potential, lines.position, lines.time, beta, signs)
+        return ends(potential.potential, lines) + inside, {}

@@ -1,0 +1,141 @@
+"""iJKOnet: the inverse problem of the JKO scheme as a game (Persiianov et al., 2025)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from stitchflow._consistency import energy_distance
+from stitchflow._energy import Energy
+from stitchflow._jko import JKOMethod, Marginals, pick, sizes, within
+from stitchflow._kde import Field
+from stitchflow._networks import MLP
+from stitchflow._optimise import Optimiser, Optimum, minimise
+from stitchflow._snapshots import Snapshots
+from stitchflow._terms import Cloud
+from stitchflow._types import Scalar, check_count, check_hidden, check_number
+
+EXACT_VOLUMES = 10  # dimensions up to which a map's Jacobian is written out
+SERIES = 4  # terms of the logarithm of a determinant beyond
+
+
+class Maps(eqx.Module):
+    r"""$T_k(x) = x + \tau_k u(x, t_k)$: free maps of all gaps in one network."""
+
+    network: MLP
+
+    def __call__(self, x: Float[Array, " d"], t: Scalar, tau: Scalar) -> Float[Array, " d"]:
+        return x + tau * self.network(jnp.concatenate([x, (2.0 * t - 1.0)[None]]))
+
+
+@dataclass(frozen=True)
+class IJKOnet(JKOMethod):
+    r"""The energy under which no map does better than the step that was seen.
+
+    $$\min_F \max_T \sum_k \tau_k\Big(F[\rho_{k+1}] - F[T_k\#\rho_k]
+      - \frac1{2\tau_k}E_{\rho_k}|T_k(x) - x|^2\Big)$$
+
+    For the true energy the best maps lead from each snapshot to the next, and the value is
+    $-\tfrac12\sum_k W_2^2(\rho_k, \rho_{k+1})$, its least. Maps are free networks: no convexity is
+    asked for. An entropy uses the maps' volumes and kernel densities of the snapshots. The energy
+    moves at `pace` times the rate of the maps, so that they can follow it.
+
+    It does not use couplings, has no measure of success of its own (the loss in the history is the
+    energy distance at which the maps arrive), and its energy is the implicit step's.
+    """
+
+    name: ClassVar[str] = "ijkonet"
+
+    map_hidden: tuple[int, ...] = (64, 64)
+    pace: float = 0.3
+    individuals: int = 5000
+    batch: int = 1024
+    optimiser: Optimiser = field(default_factory=lambda: Optimiser(learning_rate=5e-3))
+
+    STEPS: ClassVar[int] = 4000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_hidden(self.map_hidden)
+        check_number(self.pace, "pace", 0.0, open_low=True)
+        check_count(self.individuals, "individuals", 2)
+        check_count(self.batch, "batch", 2)
+
+    def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
+        start, mapped, loop = jax.random.split(key, 3)
+        energy, some = self.start(data, start), data.subsample(self.individuals, key)
+        maps = Maps(MLP(data.dim + 1, self.map_hidden, data.dim, mapped))
+        slower = lambda ones: (jax.tree.map(lambda one: self.pace * one, ones[0]), ones[1])
+        optimum = minimise(
+            self.loss,
+            (energy, maps),
+            Marginals.of(some, data.units, energy.needs_density),
+            loop,
+            self.optimiser,
+            self.STEPS,
+            progress,
+            self.name,
+            checkpoint,
+            pace=slower,
+            last=True,
+        )
+        return replace(optimum, model=optimum.model[0])
+
+    def loss(
+        self, model: tuple[Energy, Maps], data: Marginals, key: Array
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        """How far the maps arrive from what was seen; its derivative is that of the game."""
+        energy, maps = model
+        gaps = data.times.shape[0] - 1
+        some, each = sizes(gaps, data.weights.shape[1], self.batch, 64)
+        choose, here, there, when, probe = jax.random.split(key, 5)
+        chosen = pick(gaps, some, choose)
+        _, before, density = data.draw(chosen, each, here)
+        _, after, seen = data.draw(chosen + 1, each, there)
+        tau, times = data.gaps[chosen], within(data, chosen, when)
+        still = jax.lax.stop_gradient
+
+        def step(moving: Energy, own: Maps) -> tuple[Scalar, Array]:
+            """The summed cost of the maps' step, and where it ends."""
+            one = lambda t, h: lambda x: own(x, t, h)
+            ends = jax.vmap(lambda x, t, h: jax.vmap(one(t, h))(x))(
+                before.centres, data.times[chosen], tau
+            )
+            logs = density.log_density
+            if moving.needs_density:
+                volumes = jax.vmap(lambda x, t, h, k: log_volumes(one(t, h), x, k))
+                keys = jax.random.split(probe, len(chosen))
+                logs = logs - volumes(before.centres, data.times[chosen], tau, keys)
+            moved, field = Cloud(ends, before.weights), Field(logs, jnp.zeros_like(ends), None)
+            way = before.mean(((ends - before.centres) ** 2).sum(axis=-1))
+            return (tau * moving.functional(times, moved, field) + 0.5 * way).sum(), ends
+
+        reached, ends = step(still(energy), maps)
+        judged = (tau * energy.functional(times, after, seen)).sum() - step(energy, still(maps))[0]
+        game = (gaps / some) * (reached + judged)
+        apart = jax.vmap(energy_distance)(ends, before.weights, *after).mean()
+        return still(apart) + game - still(game), {}
+
+
+def log_volumes(
+    move: Callable[[Array], Array], x: Float[Array, "n d"], key: Array
+) -> Float[Array, " n"]:
+    r"""$\log|\det\nabla T|$ at every point; in many dimensions by a series with a random probe."""
+    if x.shape[1] <= EXACT_VOLUMES:
+        return jax.vmap(lambda p: jnp.linalg.slogdet(jax.jacfwd(move)(p))[1])(x)
+
+    def one(p: Array, probe: Array) -> Scalar:
+        # log det(I + J) = tr J - tr J^2 / 2 + tr J^3 / 3 - ...
+        total, image = jnp.zeros((), p.dtype), probe
+        for order in range(1, SERIES + 1):
+            image = jax.jvp(lambda q: move(q) - q, (p,), (image,))[1]
+            total += (-1.0) ** (order + 1) / order * (probe @ image)
+        return total
+
+    return jax.vmap(one)(x, jax.random.rademacher(key, x.shape, x.dtype))

@@ -1,0 +1,162 @@
+"""JKOnet* with an energy linear in its parameters: one least-squares problem, no training."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._driven import Driven
+from stitchflow._energy import Energy
+from stitchflow._feature_terms import FeatureEntropy, FeatureInteraction, FeaturePotential
+from stitchflow._jko import Marginals, origins
+from stitchflow._kde import Field
+from stitchflow._optimise import Optimum
+from stitchflow._pair_terms import Interaction
+from stitchflow._snapshots import Snapshots
+from stitchflow._status import Status
+from stitchflow._terms import Cloud, Entropy, Positive, Potential, changed
+from stitchflow._types import check_count, check_number
+
+BLOCK = 2**23  # numbers of the design matrix held at once
+
+
+@dataclass(frozen=True)
+class JKOnetStarLinear(Driven):
+    r"""The first-order condition of a JKO step, solved for coefficients of fixed features.
+
+    With $V = \sum_j c_j\phi_j$ (and $W$, $\beta$ alike) the condition is linear in them,
+
+    $$\min_c \sum_k \tau_k\,E_{\gamma_k}\Big|\frac{x_{k+1} - x_k}{\tau_k}
+      + \sum_j c_j\nabla\phi_j(x_{k+1})\Big|^2 + \text{ridge}\,|Dc|^2,$$
+
+    with $\gamma_k$ the optimal plan between neighbours and $D$ the features' own sizes. Features
+    are powers up to `degree`, products of two coordinates, and `centres` Gaussian bumps;
+    `time_degree` lets V vary with the time of the step's middle.
+
+    It does not choose its features by the data, extrapolates as its powers do, and like its
+    sibling sees straight lines between snapshots. A negative beta is set to zero.
+    """
+
+    name: ClassVar[str] = "jkonet-star-linear"
+
+    centres: int = 200
+    degree: int = 4
+    time_degree: int = 0
+    entropy: bool = False
+    interaction: bool = False
+    ridge: float = 1e-4
+    individuals: int = 1500
+
+    def __post_init__(self) -> None:
+        for name, least in (("centres", 1), ("degree", 1), ("time_degree", 0), ("individuals", 2)):
+            check_count(getattr(self, name), name, least)
+        check_number(self.ridge, "ridge", 0.0, open_low=True)
+
+    def told(self, physics: Energy) -> JKOnetStarLinear:
+        if not physics.only(Potential):
+            return self
+        return replace(
+            self,
+            time_degree=2 if physics.time_varying else 0,
+            entropy=bool(physics.only(Entropy)),
+            interaction=bool(physics.only(Interaction)),
+        )
+
+    @property
+    def energy_form(self) -> Energy:
+        """The terms whose coefficients are solved for."""
+        sizes = {"centres": self.centres, "degree": self.degree, "time_degree": self.time_degree}
+        terms = [FeaturePotential(**sizes)]
+        terms += [FeatureInteraction()] if self.interaction else []
+        entropy = FeatureEntropy()  # pyright: ignore[reportCallIssue]
+        return Energy((*terms, entropy) if self.entropy else tuple(terms))
+
+    def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
+        start, units = time.perf_counter(), data.units
+        energy = self.energy_form.init(np.asarray(units.space_in(data.x)), units, key)
+        some = data.subsample(self.individuals, key)
+        marginals = Marginals.of(some, units, energy.needs_density)
+        came = jnp.asarray(origins(some, units), float)
+        squares, products, total = normal_equations(energy, marginals, came)
+        solution = ridge_solution(squares, products, self.ridge)
+        if energy.needs_density and solution[-1] <= 0.0:  # no diffusion runs backwards
+            energy = Energy(energy.terms[:-1], units)
+            squares, products = squares[:-1, :-1], products[:-1]
+            solution = ridge_solution(squares, products, self.ridge)
+        left = total - 2.0 * products @ solution + solution @ squares @ solution
+        return Optimum(
+            with_coefficients(energy, solution),
+            {"step": np.array([1]), "loss": np.array([left])},
+            Status(True, f"solved for {len(solution)} coefficients"),
+            1,
+            time.perf_counter() - start,
+        )
+
+
+def normal_equations(
+    energy: Energy, marginals: Marginals, came: Float[Array, "s n d"]
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """A'A, A'b and b'b of the weighted least-squares problem A c = b over all steps."""
+    squares = products = np.zeros(())
+    total = 0.0
+    gaps, n, d = came.shape
+    width = sum(part.shape[-1] for part in eqx.filter_eval_shape(_designs, energy, marginals, 0, 0))
+    partners = n if energy.only(Interaction) else 1  # every feature of a pair term sees all pairs
+    block = min(n, max(1, BLOCK // (width * max(d, partners))))
+    for k in range(gaps):
+        tau = float(marginals.gaps[k])
+        way = np.asarray(marginals.points[k + 1] - came[k], np.float64) / tau
+        mass = np.sqrt(tau * np.asarray(marginals.weights[k + 1], np.float64))[:, None]
+        for first in range(0, n, block):
+            rows = np.minimum(np.arange(first, first + block), n - 1)
+            # Rows beyond the last only keep the shape, so that one compilation serves all.
+            root = np.where((np.arange(first, first + block) < n)[:, None], mass[rows], 0.0)
+            parts = _designs(energy, marginals, jnp.asarray(k), jnp.asarray(rows))
+            design = np.concatenate([np.asarray(part[0], np.float64) for part in parts], axis=-1)
+            a = (root[:, :, None] * design).reshape(-1, width)
+            b = (-root * way[rows]).reshape(-1)
+            squares, products = squares + a.T @ a, products + a.T @ b
+            total += float(b @ b)
+    return squares, products, total
+
+
+@eqx.filter_jit
+def _designs(energy: Energy, marginals: Marginals, k: Any, rows: Any) -> list[Array]:
+    """What each term's coefficients do at some individuals of the end of step k."""
+    rows, here = jnp.atleast_1d(rows), marginals
+    cloud = Cloud(here.points[k + 1][None], here.weights[k + 1][None])
+    field = Field(
+        here.field.log_density[k + 1][rows][None], here.field.score[k + 1][rows][None], None
+    )
+    middle = (0.5 * (here.times[k] + here.times[k + 1]))[None]
+    x = here.points[k + 1][rows][None]
+    return [term.design(x, middle, cloud, field) for term in energy.terms]  # pyright: ignore
+
+
+def ridge_solution(squares: np.ndarray, products: np.ndarray, ridge: float) -> np.ndarray:
+    """The coefficients, each penalised in the size its feature has in the data."""
+    sizes = np.sqrt(np.maximum(np.diag(squares), 1e-12 * np.diag(squares).max() + 1e-300))
+    scaled = squares / np.outer(sizes, sizes) + ridge * np.eye(len(sizes))
+    return np.linalg.solve(scaled, products / sizes) / sizes
+
+
+def with_coefficients(energy: Energy, solution: np.ndarray) -> Energy:
+    """The energy with its coefficients, in the order of its terms."""
+    terms, first = [], 0
+    for term in energy.terms:
+        if isinstance(term, Entropy):
+            terms.append(changed(term, coefficient=Positive.of(float(solution[-1]), term.learn)))
+            continue
+        features: Any = getattr(term, "function")  # noqa: B009
+        count = features.coefficients.shape[0]
+        own = jnp.asarray(solution[first : first + count], float)
+        function = eqx.tree_at(lambda f: f.coefficients, features, own)
+        terms.append(changed(term, function=function))
+        first += count
+    return Energy(tuple(terms), energy.units)

@@ -1,0 +1,73 @@
+"""A neural SDE trained by where simulated individuals arrive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from stitchflow._consistency import arrivals
+from stitchflow._driven import Driven
+from stitchflow._energy import Energy
+from stitchflow._observations import Observations
+from stitchflow._optimise import Optimiser, Optimum, minimise
+from stitchflow._sinkhorn import sinkhorn_divergence
+from stitchflow._snapshots import Snapshots
+from stitchflow._terms import Entropy
+from stitchflow._types import Scalar, check_count, check_hidden, check_number
+from stitchflow._vector_field import VectorField
+
+STEPS = 600
+START = 0.05  # the noise's beta at first, in internal units
+TIMES = 5  # neighbouring snapshots a step looks at
+
+
+@dataclass(frozen=True)
+class NeuralSDE(Driven):
+    r"""A drift u(x, t) and a constant noise that carry each snapshot to the next.
+
+    Individuals move by $dX = u\,dt + \sqrt{2\beta}\,dB$ in `moves` fixed steps a gap, from every
+    snapshot to the next and from the first to all, and gradients go back through the steps:
+
+    $$\sum_k S_\epsilon(\Phi_{t_k\to t_{k+1}}\#q_k, q_{k+1})
+      + S_\epsilon(\Phi_{t_0\to t_{k+1}}\#q_0, q_{k+1})$$
+
+    with Sinkhorn divergences of `individuals` each, of width `blur` (a share of the data's spread).
+    It has no energy and no density. Nothing asks for short ways: where snapshots allow several
+    motions it takes the one that the network finds first, and noise and drift may stand in for
+    each other.
+    """
+
+    name: ClassVar[str] = "neural-sde"
+    hidden: tuple[int, ...] = (64, 64)
+    individuals: int = 128
+    moves: int = 6
+    blur: float = 0.1
+    optimiser: Optimiser = field(default_factory=lambda: Optimiser(warmup=0.05))
+
+    def __post_init__(self) -> None:
+        check_hidden(self.hidden)
+        check_count(self.individuals, "individuals", 2)
+        check_count(self.moves, "moves")
+        check_number(self.blur, "blur", 0.0, open_low=True)
+
+    def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
+        start, loop = jax.random.split(key)
+        units, seen = data.units, Observations.of(data)
+        drift = VectorField(hidden=self.hidden, time_varying=True)
+        energy = drift + Entropy(START * units.energy)
+        energy = energy.init(np.asarray(units.space_in(data.x)), units, start)
+        loss = jax.tree_util.Partial(NeuralSDE.loss, self)
+        return minimise(
+            loss, energy, seen, loop, self.optimiser, STEPS, progress, self.name, checkpoint
+        )
+
+    def loss(self, energy: Energy, seen: Observations, key: Array) -> tuple[Scalar, dict]:
+        """Both sums on a few neighbouring snapshots."""
+        distance = partial(sinkhorn_divergence, blur=self.blur)
+        apart = arrivals(energy, seen, distance, self.individuals, TIMES, self.moves, key)
+        return apart, {"beta": energy.diffusion}

@@ -1,0 +1,105 @@
+"""Natural cubic splines through individuals matched by optimal transport."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.interpolate import CubicSpline
+from scipy.spatial import KDTree
+
+from stitchflow._coupling import chain, draw
+from stitchflow._energy import Energy
+from stitchflow._flow import Flow
+from stitchflow._method import Fit, Method, Packed
+from stitchflow._snapshots import Snapshots
+from stitchflow._status import Status
+from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_count, check_number
+
+
+@dataclass(frozen=True)
+class OTSpline(Method):
+    r"""Each matched individual follows its least bent path, $\min\int|\ddot x|^2 dt$.
+
+    Individuals are matched from one time to the next by optimal transport, or by id when paired;
+    new ones move along with their nearest path. It has no density, no energy and no noise, and
+    beyond the observed times paths go straight on.
+    """
+
+    name: ClassVar[str] = "ot-spline"
+
+    def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
+        start = time.perf_counter()
+        weights = [data.cloud_weights(k) for k in range(len(data))]
+        if data.paired:
+            assert data.ids is not None
+            paths = data.paths
+            order = [np.argsort(data.ids[data.slice(k)], kind="stable") for k in range(len(data))]
+            shares = np.mean([w[o] for w, o in zip(weights, order, strict=True)], axis=0)
+        else:
+            paths = chain(data.clouds, weights, int(data.counts.max()), as_rng(key))
+            shares = np.ones(paths.shape[1])
+        done = Status(True, f"{paths.shape[1]} splines")
+        flow = OTSplineFlow(data.times, paths, shares)
+        return Fit(self, flow, None, done, {}, 0, time.perf_counter() - start, data=data)
+
+    def pack(self, fit: Fit) -> Packed:
+        flow = fit.flow
+        assert isinstance(flow, OTSplineFlow)
+        return Packed({}, {"times": flow.times, "paths": flow.paths, "shares": flow.shares})
+
+    @classmethod
+    def unpack(cls, packed: Packed, energy: Energy | None = None) -> tuple[Method, Flow, None]:
+        stored = (packed.arrays[name] for name in ("times", "paths", "shares"))
+        return cls(), OTSplineFlow(*stored), None
+
+
+class OTSplineFlow(Flow):
+    """Splines in the user's units; `shares` is how often each path is drawn."""
+
+    method = "ot-spline"
+
+    def __init__(self, times: np.ndarray, paths: np.ndarray, shares: np.ndarray):
+        self.times, self.paths, self.shares, self.dim = times, paths, shares, paths.shape[2]
+        self._spline = CubicSpline(times, paths.astype(np.float64), bc_type="natural")
+
+    def _inside(self, t: float) -> float:
+        return float(np.clip(t, self.times[0], self.times[-1]))
+
+    def _slopes(self, t: float) -> np.ndarray:
+        return self._spline(self._inside(t), 1)
+
+    def _places(self, t: float) -> np.ndarray:
+        end = self._inside(t)
+        return self._spline(end) + (t - end) * self._slopes(end)
+
+    def _nearest(self, x: np.ndarray, t: float) -> np.ndarray:
+        drawn = np.flatnonzero(self.shares > 0)
+        return drawn[KDTree(self._places(t)[drawn]).query(x)[1]]
+
+    def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
+        times, n, rng = as_times(times), check_count(n, "n"), as_rng(key)
+        return jnp.asarray(np.stack([self._places(t)[draw(self.shares, n, rng)] for t in times]))
+
+    def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
+        """The slope of the path that is nearest at time t."""
+        t = check_number(t, "t")
+        return jnp.asarray(self._slopes(t)[self._nearest(as_cloud(x, "x", self.dim), t)])
+
+    def simulate(
+        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+    ) -> Float[Array, "t n d"]:
+        times, x = as_times(times), np.asarray(as_cloud(x0, "x0", self.dim), np.float64)
+        inner, way = self.times[1:-1], [x]
+        for a, b in pairwise(times):
+            low, high = min(a, b), max(a, b)
+            stops = [a, *sorted(inner[(inner > low) & (inner < high)], reverse=bool(b < a)), b]
+            for s, e in pairwise(stops):
+                x = x + (self._places(e) - self._places(s))[self._nearest(x, s)]
+            way.append(x)
+        return jnp.asarray(np.stack(way))

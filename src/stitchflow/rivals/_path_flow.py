@@ -1,0 +1,244 @@
+"""Path-finding: a normalizing flow as the curve, and the energy whose flow it should be."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._energy import Energy
+from stitchflow._energy import velocity as energy_velocity
+from stitchflow._flow import Flow, simulate_in_units
+from stitchflow._flow_curve import FlowCurve
+from stitchflow._kde import KDE, Field
+from stitchflow._method import Fit, Method, Packed
+from stitchflow._observations import Observations
+from stitchflow._optimise import Optimiser, minimise
+from stitchflow._packing import (
+    energy_from,
+    named_arrays,
+    ready_energy,
+    settings_from,
+    settings_of,
+    terms_of,
+    with_arrays,
+)
+from stitchflow._simulate import simulate
+from stitchflow._snapshots import Snapshots
+from stitchflow._status import ExtrapolationWarning
+from stitchflow._terms import Cloud, Entropy, Potential
+from stitchflow._types import (
+    KeyLike,
+    Scalar,
+    as_cloud,
+    as_key,
+    as_times,
+    check_count,
+    check_hidden,
+    check_number,
+)
+from stitchflow._units import Units
+
+
+@dataclass(frozen=True)
+class PathFlow(Method):
+    r"""A flow of a Gaussian that fits the snapshots and moves as an energy says (GenWGP's idea).
+
+    $$-\sum_k E_{q_k}\log\rho_{t_k} + \lambda\int E_{\rho_t}
+      \bigl|\partial_t x(z, t) + \nabla V + \beta\nabla\log\rho_t\bigr|^2dt$$
+    with $\rho_t$ the law of $x(z, t)$, $z\sim N(0, I)$. Liu et al. (2026) follow a known energy
+    from a known start; here the energy is unknown and learned beside the curve, and likelihoods of
+    the snapshots take the start's place. Maps are time-conditioned couplings of sinh-arcsinh warps,
+    which on a line are warps by time alone, so that nothing is integrated and no kernel is needed.
+    What it does not do: interactions between individuals; separate islands stay joined by
+    thin bridges, since a smooth map cannot tear a Gaussian.
+    """
+
+    name: ClassVar[str] = "path-flow"
+
+    time_varying: bool = True
+    weight: float = 0.1
+    layers: int = 8
+    curve_hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = (64, 64)
+    batch: int = 512
+    steps: int = 3000
+    learning_rate: float = 3e-3
+
+    def __post_init__(self) -> None:
+        check_number(self.weight, "weight", 0.0)
+        check_count(self.layers, "layers")
+        check_hidden(self.curve_hidden)
+        check_hidden(self.hidden)
+        check_count(self.batch, "batch")
+        check_count(self.steps, "steps")
+        check_number(self.learning_rate, "learning_rate", 0.0, open_low=True)
+
+    @property
+    def energy(self) -> Energy:
+        return Potential(hidden=self.hidden, time_varying=self.time_varying) + Entropy()
+
+    def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
+        seed = int(key) if isinstance(key, (int, np.integer)) else None
+        first, second, loop = jax.random.split(as_key(key), 3)
+        units, cloud = data.units, np.asarray(data.units.space_in(data.x))
+        curve = FlowCurve(cloud, self.layers, self.curve_hidden, first)
+        optimum = minimise(
+            jax.tree_util.Partial(PathFlow.loss, self),
+            (curve, self.energy.init(cloud, units, second)),
+            Observations.of(data),
+            loop,
+            Optimiser(learning_rate=self.learning_rate),
+            self.steps,
+            progress,
+            label=self.name,
+            checkpoint=checkpoint,
+        )
+        curve, energy = optimum.model
+        return Fit(
+            method=self,
+            flow=NormalizingFlow(curve, energy, units),
+            energy=energy,
+            status=optimum.status,
+            history=optimum.history,
+            steps=optimum.steps,
+            seconds=optimum.seconds,
+            seed=seed,
+            data=data,
+        )
+
+    def loss(
+        self, model: tuple[FlowCurve, Energy], seen: Observations, key: Array
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        """Likelihood of a minibatch, and the residual on the curve's own draws."""
+        curve, energy = model
+        draw, when, who = jax.random.split(key, 3)
+        times, x, weights, share = seen.minibatch(self.batch, draw)
+        s, n, d = x.shape
+        each = jnp.repeat(times, n, total_repeat_length=s * n)
+        density = curve.log_density(x.reshape(s * n, d), each)
+        misfit = -share * (weights.reshape(s * n) * density).sum()
+        m = self.batch // 2 + 1
+        t = (jnp.arange(m) + jax.random.uniform(when, (m,))) / m
+        residual = velocity_residual(curve, energy, jax.random.normal(who, (m, d)), t)
+        return misfit + self.weight * residual, {"divergence": misfit, "residual": residual}
+
+    def pack(self, fit: Fit) -> Packed:
+        flow = fit.flow
+        assert isinstance(flow, NormalizingFlow)
+        header = {
+            "settings": settings_of(self),
+            "energy": terms_of(flow.energy),
+            "units": asdict(flow.units),
+        }
+        return Packed(header, named_arrays((flow.curve, flow.energy)))
+
+    @classmethod
+    def unpack(
+        cls, packed: Packed, energy: Energy | None = None
+    ) -> tuple[Method, Flow, Energy | None]:
+        header, entries = packed.header, packed.header["energy"]
+        units = Units(**header["units"] | {"centre": tuple(header["units"]["centre"])})
+        method = settings_from(cls, header["settings"])
+        shape = np.eye(2, units.dim)
+        curve = FlowCurve(shape, method.layers, method.curve_hidden, jax.random.key(0))
+        ready = ready_energy(energy_from(entries) if energy is None else energy, entries, units)
+        curve, ready = with_arrays((curve, ready), packed.arrays)
+        return method, NormalizingFlow(curve, ready, units), ready
+
+
+def velocity_residual(
+    curve: FlowCurve, energy: Energy, z: Float[Array, "m d"], t: Float[Array, " m"]
+) -> Scalar:
+    r"""$E|v + \nabla\,\delta F/\delta\rho|^2$ at draws of the curve, each at its own time."""
+    x, v = curve.moving(z, t)
+    at = x[:, None]
+    field = Field(jnp.zeros(at.shape[:2]), curve.score(x, t)[:, None], None)
+    alone = Cloud(at, jnp.ones(at.shape[:2]))  # terms of single points do not look at others
+    slope = energy.gradient(at, t, alone, field)[:, 0]
+    return ((v + slope) ** 2).sum(-1).mean()
+
+
+class NormalizingFlow(Flow):
+    """A flow curve and the energy that drives it."""
+
+    method = "path-flow"
+
+    def __init__(self, curve: FlowCurve, energy: Energy, units: Units):
+        self.curve, self.energy, self.units, self.dim = curve, energy, units, units.dim
+
+    def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
+        n, key = check_count(n, "n"), as_key(key)
+        clouds = [
+            self._cloud(t, n, jax.random.fold_in(key, i)) for i, t in enumerate(as_times(times))
+        ]
+        return self.units.space_out(jnp.stack(clouds))
+
+    def log_density(self, x: Any, t: float) -> Float[Array, " m"]:
+        points, rho = self._points(x), self._beyond(t)
+        if rho is None:
+            values = _at(FlowCurve.log_density, self.curve, points, self._inside(t))
+        else:
+            values = rho.log_density(points)
+        return values - self.dim * np.log(self.units.length)
+
+    def score(self, x: Any, t: float) -> Float[Array, "m d"]:
+        points, rho = self._points(x), self._beyond(t)
+        if rho is None:
+            return _at(FlowCurve.score, self.curve, points, self._inside(t)) / self.units.length
+        return rho.score(points) / self.units.length
+
+    def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
+        """The curve's own, or the energy's outside its times."""
+        points, rho = self._points(x), self._beyond(t)
+        if rho is None:
+            return _at(FlowCurve.velocity, self.curve, points, self._inside(t)) * self.units.speed
+        return energy_velocity(self.energy, points, self._inside(t), rho) * self.units.speed
+
+    def simulate(
+        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+    ) -> Float[Array, "t n d"]:
+        """The energy alone drives x0; the curve is not consulted."""
+        return simulate_in_units(self.energy, self.units, x0, times, key, ode)
+
+    def _points(self, x: Any) -> Array:
+        return self.units.space_in(as_cloud(x, "x", self.dim))
+
+    def _inside(self, t: float) -> Scalar:
+        return jnp.asarray(self.units.time_in(check_number(t, "t")), float)
+
+    def _beyond(self, t: float) -> KDE | None:
+        """The marginal at a time outside the curve's."""
+        inside = float(self.units.time_in(check_number(t, "t")))
+        if -1e-9 <= inside <= 1.0 + 1e-9:
+            return None
+        return KDE.uniform(self._cloud(t, 2000, jax.random.key(0)))
+
+    def _cloud(self, t: float, n: int, key: Array) -> Float[Array, "n d"]:
+        inside, (here, there) = float(self.units.time_in(t)), jax.random.split(key)
+        end = float(np.clip(inside, 0.0, 1.0))
+        x = _draw(self.curve, jnp.asarray(end, float), n, here)
+        if abs(inside - end) <= 1e-9:
+            return x
+        warnings.warn(
+            f"time {t:g} lies outside the observed range; simulated with the energy",
+            ExtrapolationWarning,
+            stacklevel=3,
+        )
+        return simulate(self.energy, x, np.array([end, inside]), there, ode=inside < end)[-1]
+
+
+@eqx.filter_jit
+def _at(function: Any, curve: FlowCurve, x: Array, t: Scalar) -> Array:
+    return function(curve, x, jnp.broadcast_to(t, x.shape[:1]))
+
+
+@eqx.filter_jit
+def _draw(curve: FlowCurve, t: Scalar, n: int, key: Array) -> Array:
+    return curve.sample(t, n, key)
