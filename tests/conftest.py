@@ -11,6 +11,13 @@ install_import_hook("stitchflow", "shapes.arrays_only")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs():
+    """What one file compiled no other file needs; kept, it would fill gigabytes."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def x64():
     """Double precision, for closed forms."""
