@@ -34,7 +34,7 @@ def test_the_list_is_the_protocol():
     assert rest | wells <= set(names)
 
 
-@pytest.mark.parametrize(("option", "count"), [("--list", 42), ("--methods", 4)])
+@pytest.mark.parametrize(("option", "count"), [("--list", 42), ("--methods", 17)])
 def test_the_command_names_one_a_line_and_nothing_else(option, count, capsys):
     with pytest.raises(SystemExit) as end:
         main(["bench", option])

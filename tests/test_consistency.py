@@ -102,6 +102,7 @@ def test_individuals_are_different_ones_with_their_weights():
     assert set(back[1][np.asarray(weights[1]) > 0]) == {0, 1}
 
 
+@pytest.mark.full
 def test_a_curve_settles_under_the_energy_that_carries_individuals():
     rng, times = np.random.default_rng(0), [0.0, 0.5, 1.0]
     clouds = [0.5 * rng.normal(size=(100, 1)) + 3.0 * np.exp(-t) for t in times]

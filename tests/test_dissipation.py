@@ -50,6 +50,7 @@ def test_at_the_centres_of_a_quadratic_potential_they_are_equal(x64):
         )
 
 
+@pytest.mark.full
 def test_a_changing_potential_adds_its_heat(x64):
     """The lemma as it stands, with the integral of E[d_t V], to second order in the steps."""
 

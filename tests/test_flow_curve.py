@@ -8,6 +8,8 @@ import pytest
 
 from stitchflow._flow_curve import FlowCurve
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(params=[1, 3], ids=lambda d: f"{d}d")
 def bent(request):

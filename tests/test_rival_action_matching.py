@@ -9,6 +9,8 @@ import stitchflow as sf
 from stitchflow._action import between, ends
 from stitchflow._interpolants import Interpolants
 
+pytestmark = pytest.mark.full
+
 SHIFT, GROWTH = np.array([1.5, -0.5]), 0.8  # x1 = SHIFT + (1 + GROWTH) x0
 TIMES = np.array([0.0, 0.2, 1.0])
 
@@ -74,7 +76,7 @@ def ornstein_uhlenbeck(beta: float) -> sf.Snapshots:
 def test_a_quadratic_potential_is_recovered(beta):
     data = ornstein_uhlenbeck(beta)
     fit = sf.fit(
-        data, sf.ActionMatching(beta=beta, hidden=(32, 32), batch=256, steps=1000), progress=False
+        data, sf.ActionMatching(beta=beta, hidden=(32, 32), batch=256, steps=2000), progress=False
     )
     assert fit.energy is not None
     x = np.linspace(-0.3, 0.3, 7)[:, None]

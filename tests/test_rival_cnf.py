@@ -9,6 +9,8 @@ from scipy.stats import norm
 import stitchflow as sf
 from stitchflow.rivals._cnf import LEAD, CNFFlow, Gaussian, back_to_base
 
+pytestmark = pytest.mark.full
+
 
 def quantiles(n: int) -> np.ndarray:
     return norm.ppf((np.arange(n) + 0.5) / n)[:, None]

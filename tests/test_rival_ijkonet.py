@@ -8,6 +8,8 @@ import pytest
 import stitchflow as sf
 from stitchflow.rivals._ijkonet import log_volumes
 
+pytestmark = pytest.mark.full
+
 TIMES = np.array([0.0, 0.2, 0.3, 0.7])  # uneven
 QUICK = sf.Optimiser(steps=1000, learning_rate=1e-2)
 

@@ -7,6 +7,8 @@ import pytest
 import stitchflow as sf
 from stitchflow.rivals._jkonet import Convex
 
+pytestmark = pytest.mark.full
+
 TIMES = np.array([0.0, 0.2, 0.3, 0.7])  # uneven
 
 

@@ -5,6 +5,8 @@ import pytest
 
 import stitchflow as sf
 
+pytestmark = pytest.mark.full
+
 TIMES = np.array([0.0, 0.2, 0.3, 0.7])  # uneven
 QUICK = sf.Optimiser(steps=600, learning_rate=1e-2)
 

@@ -15,6 +15,8 @@ from stitchflow.rivals._jkonet_star_linear import (
     with_coefficients,
 )
 
+pytestmark = pytest.mark.full
+
 TIMES = np.array([0.0, 0.2, 0.3, 0.7])  # uneven
 
 

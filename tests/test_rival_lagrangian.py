@@ -6,6 +6,8 @@ import pytest
 
 import stitchflow as sf
 
+pytestmark = pytest.mark.full
+
 SMALL = {"hidden": (32, 32), "curve_hidden": (16,), "batch": 256, "steps": 1000}
 
 

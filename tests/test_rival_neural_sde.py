@@ -8,6 +8,8 @@ import pytest
 import stitchflow as sf
 from stitchflow._sinkhorn import sinkhorn_divergence
 
+pytestmark = pytest.mark.full
+
 
 @pytest.mark.parametrize("blur", [0.05, 0.5])
 def test_the_divergence_of_a_shifted_cloud_is_half_its_squared_shift(blur, x64):

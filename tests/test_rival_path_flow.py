@@ -9,6 +9,8 @@ import stitchflow as sf
 from stitchflow._flow_curve import FlowCurve
 from stitchflow.rivals._path_flow import velocity_residual
 
+pytestmark = pytest.mark.full
+
 
 def test_a_gaussian_at_rest_has_no_residual_under_its_own_energy():
     # N(0, 1) rests where grad V = -beta score, that is V = beta |x|^2 / 2.

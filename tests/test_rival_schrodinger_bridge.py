@@ -9,6 +9,8 @@ import stitchflow as sf
 from stitchflow._coupling import entropic_plan
 from stitchflow.rivals._schrodinger_bridge import LEVELS, noise_level
 
+pytestmark = pytest.mark.full
+
 SIGMA2, MEAN, DEVIATION = 1.0, 2.0, 1.5
 
 

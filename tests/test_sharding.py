@@ -33,7 +33,7 @@ def assert_equal(one: dict, other: dict) -> None:
         np.testing.assert_allclose(one[name], other[name], rtol=2e-3, atol=2e-3, err_msg=name)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_devices_and_two_processes_equal_one():
     two, one = answers(start())
     assert_equal(two, one)

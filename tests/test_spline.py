@@ -66,6 +66,7 @@ def test_knots_are_nodes():
     assert set(knots) <= set(nodes)
 
 
+@pytest.mark.full
 def test_an_ou_flow_is_fitted_and_stored(tmp_path):
     rng, rate, beta = np.random.default_rng(0), 1.5, 0.3
     times = np.linspace(0.0, 1.0, 5)

@@ -32,6 +32,7 @@ def test_a_known_rotation_turns_a_cloud():
     np.testing.assert_allclose(end, [[0.0, 1.0], [-2.0, 0.0]], atol=1e-3)
 
 
+@pytest.mark.full
 def test_a_potential_and_a_turn_are_told_apart():
     """A linear spiral: the potential takes the inward part, the field the turning."""
     rng, times = np.random.default_rng(0), np.linspace(0.0, 1.0, 6)

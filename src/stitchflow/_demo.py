@@ -50,7 +50,7 @@ def run_demo(out: Path, console: Console) -> None:
         console.print("pictures need matplotlib: install stitchflow[plot]")
     try:
         write_report(result, out / REPORT, test=test)
-        console.print(f"wrote {out / REPORT}: open it in a browser")
+        console.print(f"wrote {out / REPORT}: open it in a browser", soft_wrap=True)
     except ImportError as error:
         console.print(str(error))
 

@@ -116,7 +116,7 @@ def fit(
         progress=sys.stderr.isatty(),
     )
     console.print(result.summary())
-    console.print(f"wrote {out}/: header.json, arrays.npz, split.npz")
+    console.print(f"wrote {out}/: header.json, arrays.npz, split.npz", soft_wrap=True)
     if not result.status.ok:
         raise typer.Exit(1)
     _write_report(result, out, held_out(file, out))
@@ -131,7 +131,7 @@ def report(run: Run) -> None:
     """
     from stitchflow.report import report_run
 
-    console.print(f"wrote {report_run(run)}")
+    console.print(f"wrote {report_run(run)}", soft_wrap=True)
 
 
 @app.command()
@@ -200,7 +200,7 @@ def simulate(
         t=np.repeat(np.asarray(when), n),
         id=np.tile(np.arange(n), len(when)),
     )
-    console.print(f"wrote {out}: {n} individuals at {len(when)} times")
+    console.print(f"wrote {out}: {n} individuals at {len(when)} times", soft_wrap=True)
 
 
 @app.command()
@@ -264,7 +264,7 @@ def crossval(
         from stitchflow import pl
 
         pl.cross_validation(scores).figure.savefig(plot, dpi=150, bbox_inches="tight")
-        console.print(f"wrote {plot}")
+        console.print(f"wrote {plot}", soft_wrap=True)
     console.print(scores)
 
 
@@ -314,7 +314,7 @@ def _write_report(result: Any, out: Path, test: Any) -> None:
 
     try:
         write_report(result, out / REPORT, test=test)
-        console.print(f"wrote {out / REPORT}")
+        console.print(f"wrote {out / REPORT}", soft_wrap=True)
     except ImportError as error:
         console.print(str(error))
 
