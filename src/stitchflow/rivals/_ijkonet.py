@@ -18,7 +18,7 @@ from stitchflow._kde import Field
 from stitchflow._networks import MLP
 from stitchflow._optimise import Optimiser, Optimum, minimise
 from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Cloud
+from stitchflow._terms import Cloud, held
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
 
 EXACT_VOLUMES = 10  # dimensions up to which a map's Jacobian is written out
@@ -116,8 +116,10 @@ class IJKOnet(JKOMethod):
             way = before.mean(((ends - before.centres) ** 2).sum(axis=-1))
             return (tau * moving.functional(times, moved, field) + 0.5 * way).sum(), ends
 
-        reached, ends = step(still(energy), maps)
-        judged = (tau * energy.functional(times, after, seen)).sum() - step(energy, still(maps))[0]
+        reached, ends = step(held(energy, False), maps)
+        judged = (tau * energy.functional(times, after, seen)).sum() - step(
+            energy, held(maps, False)
+        )[0]
         game = (gaps / some) * (reached + judged)
         apart = jax.vmap(energy_distance)(ends, before.weights, *after).mean()
         return still(apart) + game - still(game), {}
