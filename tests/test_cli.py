@@ -198,6 +198,7 @@ def test_settings_reach_the_method(stitched):
     assert method.energy.only(sf.Potential)[0].hidden == (8,)
 
 
+@pytest.mark.full
 def test_the_same_seed_gives_the_same_values_and_another_does_not(stitched, tmp_path):
     for seed in (3, 4):
         arguments = ("--out", tmp_path / f"{seed}", "--seed", seed, *QUICK)
@@ -212,7 +213,12 @@ def test_the_same_seed_gives_the_same_values_and_another_does_not(stitched, tmp_
     [
         ("--method nearest", "nearest", None),
         ("--method ot-linear", "ot-linear", None),
-        ("--method stitching-varying", "stitching-varying", ["Potential", "Entropy"]),
+        pytest.param(
+            "--method stitching-varying",
+            "stitching-varying",
+            ["Potential", "Entropy"],
+            marks=pytest.mark.full,
+        ),
         (
             "--time-varying --interaction",
             "stitching-varying",

@@ -60,6 +60,7 @@ def test_carried_clouds_are_of_second_order():
     assert 3.0 < far[0] / far[1] < 5.5
 
 
+@pytest.mark.full
 def test_consistency_is_zero_for_the_truth_and_not_for_another_energy():
     rng = np.random.default_rng(0)
     times = [0.0, 0.5, 1.0]

@@ -23,6 +23,7 @@ def drift():
     return sf.Snapshots.from_table(x, t, groups=np.tile(["a", "b"], 120))
 
 
+@pytest.mark.full
 def test_every_inner_time_is_interpolated_and_the_last_forecast(drift):
     scores = sf.cross_validate(drift, ["nearest", "ot-linear", QUICK], progress=False)
     assert scores.methods == ["nearest", "ot-linear", "stitching"]

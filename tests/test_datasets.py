@@ -30,6 +30,7 @@ def test_potentials_at_hand_computed_points():
     assert value("zigzag_ridge", 0.0, 1.0) == pytest.approx(2.0)
 
 
+@pytest.mark.full
 def test_synthetic_snapshots_follow_the_flow():
     """The sphere's flow is known: x(t) = x(0) exp(20 t)."""
     train, test, _ = datasets.synthetic("sphere", n=200)

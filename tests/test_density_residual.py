@@ -22,6 +22,7 @@ def random_kde(n: int = 5, d: int = 2):
     return rho, jnp.asarray(rng.normal(size=(n, d))), jnp.asarray(rng.normal(size=(7, d)))
 
 
+@pytest.mark.full
 def test_rates_and_laplacians_are_those_of_autodiff(x64):
     rho, velocities, x = random_kde()
     field = rho.moving_field(x, velocities)

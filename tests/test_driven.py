@@ -42,6 +42,7 @@ def fitted():
     return data, MeanDrift().fit(data, 0, False)
 
 
+@pytest.mark.full
 def test_individuals_are_carried_from_the_last_snapshot(fitted):
     data, result = fitted
     for t in (0.5, 1.0, 2.0, 2.5):

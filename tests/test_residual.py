@@ -146,6 +146,7 @@ def test_every_term_and_scheme_gives_finite_gradients(x64, name):
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
 
 
+@pytest.mark.full
 def test_stations_in_blocks_change_nothing(x64, monkeypatch):
     model = small_problem()
     loss = lambda m: VelocityResidual(Trapezoid(), alpha=0.5)(*m, jax.random.key(0))
@@ -156,6 +157,7 @@ def test_stations_in_blocks_change_nothing(x64, monkeypatch):
         np.testing.assert_allclose(a, b, atol=1e-10)
 
 
+@pytest.mark.full
 def test_monte_carlo_is_unbiased(x64):
     """Its mean is the integral of |v + grad V|^2 under the density, here by quadrature."""
     curve = Curve(
@@ -176,6 +178,7 @@ def test_monte_carlo_is_unbiased(x64):
     assert float(estimates.mean()) == pytest.approx(float(exact), abs=error)
 
 
+@pytest.mark.full
 def test_random_intervals_are_unbiased(x64):
     """The mean over draws of three intervals out of four is that of all four."""
     curve, energy = small_problem()

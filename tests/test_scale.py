@@ -37,6 +37,7 @@ def test_pools_of_large_data_have_one_shape_and_reach_everybody(small_memory, da
     assert seen == inside
 
 
+@pytest.mark.full
 def test_a_fit_of_pools_is_a_fit(small_memory, data):
     method = sf.Stitching(particles=6, nodes=4, optimiser=sf.Optimiser(steps=20))
     fit = sf.fit(data, method, progress=False)

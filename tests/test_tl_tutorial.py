@@ -83,6 +83,7 @@ def embryoid(data_folder, genes=30, each=120):
     return cells
 
 
+@pytest.mark.full
 def test_twelve_lines_go_from_a_file_to_a_file(data_folder, capsys):
     embryoid(data_folder).write_h5ad("embryoid.h5ad")
     lines = NOTEBOOK
