@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # A curve settles under an energy that leaves no more than this share of its motion unexplained;
 # one that another law drives is better left where the individuals put it.
-LOOSE = 0.5
+LOOSE = 0.2
 
 
 def train(
