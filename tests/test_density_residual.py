@@ -11,6 +11,8 @@ from stitchflow._curve import inverse_softplus
 from stitchflow._energy import at_one
 from test_residual import ORDERS, SCHEMES, ou_curve, ou_energy
 
+pytestmark = pytest.mark.full
+
 
 def random_kde(n: int = 5, d: int = 2):
     rng = np.random.default_rng(0)

@@ -20,6 +20,8 @@ from stitchflow._curve import inverse_softplus
 from stitchflow._kde import Field
 from test_residual import ou_curve, ou_energy
 
+pytestmark = pytest.mark.full
+
 
 def both(curve, energy, draws: int):
     """Both residuals over many keys."""

@@ -9,6 +9,8 @@ import stitchflow as sf
 from stitchflow._curve import inverse_softplus
 from stitchflow._intervals import Intervals
 
+pytestmark = pytest.mark.full
+
 CUBICS = np.random.default_rng(0).normal(size=(4, 3, 2))  # coefficient, particle, dimension
 KNOTS = (0.0, 0.3, 0.5, 0.9, 1.0)
 NODES = (0.0, 0.1, 0.3, 0.4, 0.5, 0.7, 0.9, 1.0)
