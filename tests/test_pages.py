@@ -30,7 +30,7 @@ def arrays(names):
 
 def interacting(names):
     assert names["likeness"] > 0.9
-    assert names["scores"]["V and W"] < 0.8 * names["scores"]["V alone"]
+    assert names["misses"]["V and W"] < 0.6 * names["misses"]["V alone"]
 
 
 def non_gradient(names):
@@ -85,7 +85,7 @@ def check_the_example_method(names):
     assert again.method == fit.method
     for protocol in ("marginal", "one-step", "rollout"):
         rows = [r for r in names["scores"] if r.protocol == protocol and r.time is None]
-        assert rows[0].value < 1.3 * rows[0].floor
+        assert rows[0].value < 1.4 * rows[0].floor
     assert {row.protocol for row in names["compared"]} == {"interpolate", "forecast"}
     # Its velocity is that of its marginals: the density is constant along the flow, up to volume.
     x, t, dt = data.cloud(1)[:50], 1.5, 1e-3
