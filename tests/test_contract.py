@@ -9,8 +9,6 @@ import pytest
 import stitchflow as sf
 from stitchflow._packing import settings_of
 
-pytestmark = pytest.mark.full
-
 STEPS = 4
 SMALL = {"particles": 20, "nodes": 5, "hidden": (8,), "batch": 64, "individuals": 16}
 TIMES = [0.0, 1.0, 3.0]

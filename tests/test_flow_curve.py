@@ -17,8 +17,8 @@ def bent(request):
     d = request.param
     cloud = np.random.default_rng(0).normal(size=(50, d)) * np.arange(1.0, d + 1.0)
     curve = FlowCurve(cloud, 4, (8,), jax.random.key(1))
-    last = lambda c: [layer.network.weights[-1] for layer in c.layers]
-    curve = eqx.tree_at(last, curve, [50.0 * w for w in last(curve)])
+    last = lambda c: c.layers.network.weights[-1]
+    curve = eqx.tree_at(last, curve, 50.0 * last(curve))
     z = jax.random.normal(jax.random.key(2), (20, d))
     return curve, z, jnp.linspace(0.0, 1.0, 20)
 

@@ -8,12 +8,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from stitchflow._networks import MLP
 from stitchflow._types import Scalar
 
 SHAPES = 6  # numbers that shape the map of one coordinate
+
+
+def bounded(r: Array, most: float) -> Array:
+    """r near zero, and never beyond `most` in size."""
+    return most * jnp.tanh(r / most)
 
 
 class Warp(NamedTuple):
@@ -31,54 +36,54 @@ class Warp(NamedTuple):
     epsilon: Array
 
     @staticmethod
-    def of(raw: Float[Array, "m c s"]) -> Warp:
+    def of(raw: Float[Array, "m d s"]) -> Warp:
         a, c, b, log_w, delta, epsilon = jnp.moveaxis(raw, -1, 0)
-        # Bounds keep the tails, which no individual ever sees, from running off.
-        bounded = lambda r, most: most * jnp.tanh(r / most)
-        return Warp(
-            a, bounded(c, 3.0), b, jnp.exp(bounded(log_w, 4.0)), bounded(delta, 1.0), epsilon
-        )
+        # Bounds keep far tails finite through many warps, also where no individual was ever seen.
+        w, delta = jnp.exp(bounded(log_w, 4.0)), bounded(delta, 0.5)
+        return Warp(a, bounded(c, 3.0), b, w, delta, bounded(epsilon, 3.0))
 
-    def forward(self, u: Float[Array, "m c"]) -> Float[Array, "m c"]:
+    def forward(self, u: Float[Array, "m d"]) -> Float[Array, "m d"]:
         angle = jnp.exp(self.delta) * jnp.arcsinh((u - self.b) / self.w) + self.epsilon
         return self.a + jnp.exp(self.c) * (self.b + self.w * jnp.sinh(angle))
 
-    def inverse(self, x: Float[Array, "m c"]) -> tuple[Float[Array, "m c"], Float[Array, " m"]]:
-        """Where x came from, and the log of the inverse's slopes, summed."""
+    def inverse(self, x: Float[Array, "m d"]) -> tuple[Float[Array, "m d"], Float[Array, "m d"]]:
+        """Where x came from, and the logs of the inverse's slopes."""
         bent = ((x - self.a) * jnp.exp(-self.c) - self.b) / self.w
         angle = (jnp.arcsinh(bent) - self.epsilon) * jnp.exp(-self.delta)
         log_cosh = jnp.logaddexp(angle, -angle) - np.log(2.0)
         slopes = log_cosh - 0.5 * jnp.log1p(bent**2) - self.c - self.delta
-        return self.b + self.w * jnp.sinh(angle), slopes.sum(-1)
+        return self.b + self.w * jnp.sinh(angle), slopes
 
 
 class Coupling(eqx.Module):
-    """A warp of some coordinates, shaped by the others and the time."""
+    """A warp of some coordinates, shaped by the others and the time.
+
+    Masks choose instead of picking columns, so that all layers are one program: those not warped
+    have shapes of zero, the identity.
+    """
 
     network: MLP
-    active: tuple[int, ...] = eqx.field(static=True)
-    passive: tuple[int, ...] = eqx.field(static=True)
+    active: Bool[Array, " d"]
 
-    def __init__(
-        self, active: tuple[int, ...], passive: tuple[int, ...], hidden: tuple[int, ...], key: Array
-    ):
-        self.active, self.passive = active, passive
-        self.network = MLP(len(passive) + 1, hidden, SHAPES * len(active), key)
+    def __init__(self, active: Bool[Array, " d"], hidden: tuple[int, ...], key: Array):
+        d = active.shape[0]
+        self.active, self.network = active, MLP(d + 1, hidden, SHAPES * d, key)
 
     def warp(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Warp:
-        seen = jnp.concatenate([x[:, list(self.passive)], (2.0 * t - 1.0)[:, None]], axis=1)
-        return Warp.of(self.network(seen).reshape(len(x), len(self.active), SHAPES))
+        others = bounded(x, 4.0) * ~self.active[None, :]
+        seen = jnp.concatenate([others, (2.0 * t - 1.0)[:, None]], axis=1)
+        raw = self.network(seen).reshape(*x.shape, SHAPES)
+        return Warp.of(raw * self.active[None, :, None])
 
     def forward(self, u: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:
-        chosen = np.array(self.active)
-        return u.at[:, chosen].set(self.warp(u, t).forward(u[:, chosen]))
+        return self.warp(u, t).forward(u)
 
     def inverse(
         self, x: Float[Array, "m d"], t: Float[Array, " m"]
     ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
-        chosen = np.array(self.active)
-        u, slopes = self.warp(x, t).inverse(x[:, chosen])
-        return x.at[:, chosen].set(u), slopes
+        """Where x came from, and the log determinant of the way back."""
+        u, slopes = self.warp(x, t).inverse(x)
+        return u, slopes.sum(-1)
 
 
 class FlowCurve(eqx.Module):
@@ -88,31 +93,25 @@ class FlowCurve(eqx.Module):
     says; the last layer, and on a line every layer, warps each coordinate by the time alone.
     """
 
-    layers: tuple[Coupling, ...]
+    layers: Coupling  # one after the other along a leading axis, so that one is compiled
     centre: Float[Array, " d"]
     log_spread: Float[Array, " d"]
 
     def __init__(self, cloud: np.ndarray, layers: int, hidden: tuple[int, ...], key: Array):
-        d, keys = cloud.shape[1], jax.random.split(key, layers)
-        everyone = tuple(range(d))
-        made = []
-        for i, k in enumerate(keys[:-1]):
-            # Pairs of layers that share a split, each pair another one.
-            order = np.roll(np.arange(d), i // 2)
-            halves = tuple(order[: d // 2].tolist()), tuple(order[d // 2 :].tolist())
-            active, passive = halves[::-1] if i % 2 else halves
-            made.append(
-                Coupling(active, passive, hidden, k) if d > 1 else Coupling((0,), (), hidden, k)
-            )
-        self.layers = (*made, Coupling(everyone, (), hidden, keys[-1]))
+        d = cloud.shape[1]
+        active = np.ones((layers, d), bool)
+        for i in range(layers - 1 if d > 1 else 0):
+            # Pairs of layers share a split, each pair another one.
+            active[i] = np.roll(np.arange(d) < d // 2, i // 2) ^ bool(i % 2)
+        made = eqx.filter_vmap(lambda mask, k: Coupling(mask, hidden, k))
+        self.layers = made(jnp.asarray(active), jax.random.split(key, layers))
         spread = np.maximum(cloud.std(axis=0), 1e-3)
         self.centre = jnp.asarray(cloud.mean(axis=0), float)
         self.log_spread = jnp.asarray(np.log(spread), float)
 
     def place(self, z: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:
         """x(z, t), each z with its time."""
-        for layer in self.layers:
-            z = layer.forward(z, t)
+        z, _ = jax.lax.scan(lambda u, layer: (layer.forward(u, t), None), z, self.layers)
         return self.centre[None] + jnp.exp(self.log_spread)[None] * z
 
     def moving(
@@ -126,11 +125,9 @@ class FlowCurve(eqx.Module):
     ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
         """z(x, t), and the log determinant of its derivative."""
         z = (x - self.centre[None]) * jnp.exp(-self.log_spread)[None]
-        total = jnp.broadcast_to(-self.log_spread.sum(), t.shape)
-        for layer in self.layers[::-1]:
-            z, slopes = layer.inverse(z, t)
-            total = total + slopes
-        return z, total
+        back = lambda x, layer: layer.inverse(x, t)
+        z, slopes = jax.lax.scan(back, z, self.layers, reverse=True)
+        return z, slopes.sum(0) - self.log_spread.sum()
 
     def log_density(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, " m"]:
         z, slopes = self.origin(x, t)
