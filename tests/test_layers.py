@@ -27,7 +27,6 @@ LAYERS = [
         "_energy",
         "_feature_terms",
         "_flow_curve",
-        "_interpolants",
         "_pair_terms",
         "_spline",
         "_terms",

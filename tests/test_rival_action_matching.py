@@ -7,7 +7,7 @@ import pytest
 
 import stitchflow as sf
 from stitchflow._action import between, ends
-from stitchflow._interpolants import Interpolants
+from stitchflow._pairs import Pairs
 
 pytestmark = pytest.mark.full
 
@@ -15,12 +15,12 @@ SHIFT, GROWTH = np.array([1.5, -0.5]), 0.8  # x1 = SHIFT + (1 + GROWTH) x0
 TIMES = np.array([0.0, 0.2, 1.0])
 
 
-def curve() -> Interpolants:
+def curve() -> Pairs:
     """Optimal lines of N(0, 1) to N(SHIFT, (1 + GROWTH)^2), seen at three uneven times."""
     x = jax.random.normal(jax.random.key(0), (5_000, 2))
     x = (x - x.mean(0, keepdims=True)) / x.std(0, keepdims=True)
     clouds = jnp.stack([t * SHIFT[None] + (1.0 + GROWTH * t) * x for t in TIMES])
-    return Interpolants(clouds[:-1], clouds[1:], jnp.asarray(TIMES))
+    return Pairs(clouds[:-1], clouds[1:], jnp.asarray(TIMES))
 
 
 def best(x, t):

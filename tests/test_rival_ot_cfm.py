@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
+from stitchflow._pairs import Pairs
 
 pytestmark = pytest.mark.full
 
@@ -37,9 +38,7 @@ def test_identities_are_used_where_they_are_known():
     """Individuals that cross: optimal transport would not let them."""
     x0 = np.random.default_rng(0).normal(size=(300, 1))
     data = sf.Snapshots.from_arrays([x0, x0 + 1.0, -x0], [0.0, 1.0, 2.0], paired=True)
-    from stitchflow._pairs import Pairs
-
-    pairs = Pairs.known(data, np.random.default_rng(0))
+    pairs = Pairs.nearest(data, np.random.default_rng(0))
     starts, ends = (
         np.asarray(data.units.space_out(side))[1, :, 0] for side in (pairs.starts, pairs.ends)
     )
@@ -47,13 +46,9 @@ def test_identities_are_used_where_they_are_known():
 
 
 def test_individuals_without_weight_are_not_coupled(data):
-    from stitchflow._coupling import plan
-    from stitchflow._pairs import Pairs
-
     low = [(cloud[:, 0] < 1.0).astype(float) for cloud in data.clouds]
     weighted = sf.Snapshots.from_arrays(data.clouds, TIMES, low)
-    couple = lambda x, y, a, b, _: plan(x, y, a, b)
-    pairs = Pairs.coupled(weighted, couple, np.random.default_rng(0))
+    pairs = Pairs.nearest(weighted, np.random.default_rng(0))
     for side in (pairs.starts, pairs.ends):
         assert np.asarray(weighted.units.space_out(side)).max() < 1.0
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import jax
 from jaxtyping import Array, Float
 
-from stitchflow._interpolants import Lines
+from stitchflow._pairs import Lines
 from stitchflow._types import Scalar
 
 Potentials = Callable[[Array, Array], Array]  # V at points (m, d), each with its time (m,)

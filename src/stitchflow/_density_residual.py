@@ -14,11 +14,11 @@ from stitchflow._curve import Curve
 from stitchflow._energy import Energy
 from stitchflow._intervals import Draws, Intervals
 from stitchflow._kde import Field, over_stations
-from stitchflow._residual import Pointwise
+from stitchflow._residual import Estimated
 from stitchflow._types import Scalar
 
 
-class DensityResidual(Pointwise):
+class DensityResidual(Estimated):
     r"""$\int E_\rho|\partial_t\log\rho-\nabla\cdot(\rho\nabla\,\delta F/\delta\rho)/\rho|^2\,dt$.
 
     The paper's equation has densities where this has their logarithms: `relative=False`. Dense
@@ -32,20 +32,7 @@ class DensityResidual(Pointwise):
     relative: bool = eqx.field(static=True, default=True)
     alpha: float | None = eqx.field(static=True, default=1.0)
 
-    def at_centres(
-        self, curve: Curve, energy: Energy, intervals: Intervals | None = None
-    ) -> Scalar:
-        intervals = Intervals.of(curve) if intervals is None else intervals
-        return self._estimate(curve, energy, intervals, None, intervals.weights)
-
-    def monte_carlo(
-        self, curve: Curve, energy: Energy, key: Array, intervals: Intervals | None = None
-    ) -> Scalar:
-        intervals = Intervals.of(curve) if intervals is None else intervals
-        draws = self.drawn(curve, intervals, key)
-        return self._estimate(curve, energy, intervals, draws, draws.weights)
-
-    def _estimate(
+    def estimate(
         self,
         curve: Curve,
         energy: Energy,

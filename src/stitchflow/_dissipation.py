@@ -13,12 +13,12 @@ from stitchflow._curve import Curve
 from stitchflow._energy import Energy
 from stitchflow._intervals import Draws, Intervals
 from stitchflow._kde import Field, over_stations
-from stitchflow._residual import Pointwise
+from stitchflow._residual import Estimated
 from stitchflow._terms import Cloud
 from stitchflow._types import Scalar
 
 
-class DissipationResidual(Pointwise):
+class DissipationResidual(Estimated):
     r"""The velocity residual through the energy that is lost: no product of velocity and force.
 
     Each interval contributes its own loss, with V as it is half-way (at $t'$),
@@ -26,8 +26,8 @@ class DissipationResidual(Pointwise):
     summed over all, the changes of V cancel and $F$ is left at the ends. Equal to the velocity
     residual up to quadrature, but not in every sample: estimates scatter around zero on an exact
     curve and may be negative. Settings are those of `VelocityResidual`, but draws come from kernels
-    as wide as they are, for the identity holds under the density itself. Velocities that are no
-    gradient enter directly.
+    as wide as they are, for the identity holds under the density itself (at the centres it is exact
+    for energies without a density). Velocities that are no gradient enter directly.
     """
 
     widening: float | None = eqx.field(static=True, default=1.0)
@@ -36,25 +36,7 @@ class DissipationResidual(Pointwise):
         if self.widening != 1.0:
             raise ValueError(f"widening must be 1 under the density itself, got {self.widening}")
 
-    def at_centres(
-        self, curve: Curve, energy: Energy, intervals: Intervals | None = None
-    ) -> Scalar:
-        """At the particles, with their own velocities and leave-one-out densities.
-
-        The identity is exact for energies without a density.
-        """
-        intervals = Intervals.of(curve) if intervals is None else intervals
-        return self._estimate(curve, energy, intervals, None, intervals.weights)
-
-    def monte_carlo(
-        self, curve: Curve, energy: Energy, key: Array, intervals: Intervals | None = None
-    ) -> Scalar:
-        """Under the kernel density, the same draws moving along through each interval."""
-        intervals = Intervals.of(curve) if intervals is None else intervals
-        draws = self.drawn(curve, intervals, key)
-        return self._estimate(curve, energy, intervals, draws, draws.weights)
-
-    def _estimate(
+    def estimate(
         self,
         curve: Curve,
         energy: Energy,

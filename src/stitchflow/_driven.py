@@ -23,12 +23,12 @@ from stitchflow._packing import (
     settings_from,
     settings_of,
     terms_of,
+    units_from,
     with_arrays,
 )
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Potential
 from stitchflow._types import KeyLike, as_cloud, as_key, as_rng, as_times, check_count, check_number
-from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
 
 
@@ -50,19 +50,9 @@ class Driven(Method):
         return DrivenFlow
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
-        seed = int(key) if isinstance(key, (int, np.integer)) else None
         optimum = self.learn(data, as_key(key), progress, checkpoint)
-        return Fit(
-            method=self,
-            flow=self.answers(self.name, optimum.model, data),
-            energy=_answering(optimum.model),
-            status=optimum.status,
-            history=optimum.history,
-            steps=optimum.steps,
-            seconds=optimum.seconds,
-            seed=seed,
-            data=data,
-        )
+        flow = self.answers(self.name, optimum.model, data)
+        return Fit.of(optimum, self, flow, _answering(optimum.model), data, key)
 
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow
@@ -79,7 +69,7 @@ class Driven(Method):
         cls, packed: Packed, energy: Energy | None = None
     ) -> tuple[Method, Flow, Energy | None]:
         header, entries = packed.header, packed.header["energy"]
-        units = Units(**header["units"] | {"centre": tuple(header["units"]["centre"])})
+        units = units_from(header["units"])
         energy = energy_from(entries) if energy is None else energy
         ready = with_arrays(ready_energy(energy, entries, units), packed.arrays)
         method = settings_from(cls, header["settings"])

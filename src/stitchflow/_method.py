@@ -11,6 +11,7 @@ import numpy as np
 from stitchflow._energy import Energy
 from stitchflow._flow import Flow
 from stitchflow._html import table
+from stitchflow._optimise import Optimum
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import Status
 from stitchflow._types import KeyLike
@@ -37,6 +38,28 @@ class Fit:
     def __post_init__(self) -> None:
         if self.data is not None:
             self.times = self.data.times
+
+    @staticmethod
+    def of(
+        optimum: Optimum,
+        method: Method,
+        flow: Flow,
+        energy: Energy | None,
+        data: Snapshots,
+        key: KeyLike = None,
+    ) -> Fit:
+        """What an optimiser found, as a fit to `data`; an integer key is kept as the seed."""
+        return Fit(
+            method,
+            flow,
+            energy,
+            optimum.status,
+            optimum.history,
+            optimum.steps,
+            optimum.seconds,
+            seed=int(key) if isinstance(key, (int, np.integer)) else None,
+            data=data,
+        )
 
     def __repr__(self) -> str:
         return f"Fit({self.method.name}: {self.status})"

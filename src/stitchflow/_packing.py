@@ -65,6 +65,11 @@ TERMS: dict[str, Any] = {
 }
 
 
+def units_from(stored: dict[str, Any]) -> Units:
+    """The units that `dataclasses.asdict` described."""
+    return dataclasses.replace(Units(**stored), centre=tuple(stored["centre"]))
+
+
 def settings_of(part: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
     """The fields of a settings object as plain JSON; functions are left out."""
     entry: dict[str, Any] = {"class": type(part).__name__}

@@ -1,4 +1,4 @@
-"""Individuals of neighbouring snapshots, coupled, and minibatches of them."""
+"""Pairs of individuals of neighbouring snapshots, and the straight lines between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._coupling import draw
+from stitchflow._coupling import draw, plan
 from stitchflow._snapshots import Snapshots
 
 # A dense plan between this many individuals takes a few seconds; above it, random blocks.
@@ -22,23 +22,31 @@ DRAWS = 8  # pairs kept for each individual of the largest snapshot
 Coupling = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
 
 
-class Batch(NamedTuple):
-    """Pairs, and a moment between their times: `share` of the gap has passed."""
+class Lines(NamedTuple):
+    """Straight lines between pairs, each with a time on it; internal units."""
 
-    x0: Float[Array, "m d"]
-    x1: Float[Array, "m d"]
-    t0: Float[Array, " m"]
-    gap: Float[Array, " m"]
-    share: Float[Array, " m"]
-
-    @property
-    def t(self) -> Float[Array, " m"]:
-        return self.t0 + self.share * self.gap
+    time: Float[Array, " m"]
+    start: Float[Array, "m d"]
+    end: Float[Array, "m d"]
+    start_time: Float[Array, " m"]
+    end_time: Float[Array, " m"]
 
     @property
-    def line(self) -> Float[Array, "m d"]:
-        """Where the straight lines between the pairs are at that moment."""
-        return self.x0 + self.share[:, None] * (self.x1 - self.x0)
+    def duration(self) -> Float[Array, " m"]:
+        return self.end_time - self.start_time
+
+    @property
+    def share(self) -> Float[Array, " m"]:
+        """How far along its line each time is, from 0 to 1."""
+        return jnp.clip((self.time - self.start_time) / self.duration, 0.0, 1.0)
+
+    @property
+    def way(self) -> Float[Array, "m d"]:
+        return self.end - self.start
+
+    @property
+    def position(self) -> Float[Array, "m d"]:
+        return self.start + self.share[:, None] * self.way
 
 
 class Pairs(eqx.Module):
@@ -47,6 +55,12 @@ class Pairs(eqx.Module):
     starts: Float[Array, "i n d"]
     ends: Float[Array, "i n d"]
     times: Float[Array, " t"]
+
+    @staticmethod
+    def nearest(data: Snapshots, rng: np.random.Generator) -> Pairs:
+        """Those known by id, else by optimal transport."""
+        exact = lambda x, y, a, b, _: plan(x, y, a, b)
+        return Pairs.known(data, rng) if data.paired else Pairs.coupled(data, exact, rng)
 
     @staticmethod
     def coupled(data: Snapshots, couple: Coupling, rng: np.random.Generator) -> Pairs:
@@ -78,15 +92,24 @@ class Pairs(eqx.Module):
         starts, ends = (np.stack(side) for side in zip(*found, strict=True))
         return Pairs(*(jnp.asarray(array, float) for array in (starts, ends, times)))
 
-    def draw(self, n: int, key: Array) -> Batch:
-        """n pairs, gaps alike however long, at moments spread evenly over their gap."""
-        pick_gap, pick_pair, pick_share = jax.random.split(key, 3)
-        gaps, size = self.starts.shape[:2]
-        k = jax.random.randint(pick_gap, (n,), 0, gaps)
-        pair = jax.random.randint(pick_pair, (n,), 0, size)
-        share = (jnp.arange(n) + jax.random.uniform(pick_share, (n,))) / n
-        t0, t1 = self.times[k], self.times[k + 1]
-        return Batch(self.starts[k, pair], self.ends[k, pair], t0, t1 - t0, share)
+    def lines(self, n: int, key: Array) -> Lines:
+        """n of them, at times spread evenly over the whole duration."""
+        when, who = jax.random.split(key)
+        time = (jnp.arange(n) + jax.random.uniform(when, (n,))) / n
+        return self._at(jnp.searchsorted(self.times[1:-1], time, side="right"), time, who)
+
+    def lines_of_gaps(self, n: int, key: Array) -> Lines:
+        """n of them, gaps alike however long, at times spread evenly over their gap."""
+        which, when, who = jax.random.split(key, 3)
+        gap = jax.random.randint(which, (n,), 0, self.starts.shape[0])
+        share = (jnp.arange(n) + jax.random.uniform(when, (n,))) / n
+        time = (1.0 - share) * self.times[gap] + share * self.times[gap + 1]
+        return self._at(gap, time, who)
+
+    def _at(self, gap: Array, time: Array, key: Array) -> Lines:
+        row = jax.random.randint(key, time.shape, 0, self.starts.shape[1])
+        ends = self.times[gap], self.times[gap + 1]
+        return Lines(time, self.starts[gap, row], self.ends[gap, row], *ends)
 
 
 def _drawn(

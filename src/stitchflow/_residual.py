@@ -144,6 +144,34 @@ class Pointwise(Residual):
         return intervals.duration @ (squares * weights).sum(axis=1)
 
 
+class Estimated(Pointwise):
+    """A residual that asks the same at the particles and at draws from their kernels."""
+
+    @abstractmethod
+    def estimate(
+        self,
+        curve: Curve,
+        energy: Energy,
+        intervals: Intervals,
+        draws: Draws | None,
+        weights: Float[Array, "i m"],
+    ) -> Scalar:
+        """The integral at `draws`, or at the particles with leave-one-out densities."""
+
+    def at_centres(
+        self, curve: Curve, energy: Energy, intervals: Intervals | None = None
+    ) -> Scalar:
+        intervals = Intervals.of(curve) if intervals is None else intervals
+        return self.estimate(curve, energy, intervals, None, intervals.weights)
+
+    def monte_carlo(
+        self, curve: Curve, energy: Energy, key: Array, intervals: Intervals | None = None
+    ) -> Scalar:
+        intervals = Intervals.of(curve) if intervals is None else intervals
+        draws = self.drawn(curve, intervals, key)
+        return self.estimate(curve, energy, intervals, draws, draws.weights)
+
+
 class VelocityResidual(Pointwise):
     r"""$\int E_\rho|v + \nabla\,\delta F/\delta\rho|^2\,dt$, at the centres and by Monte Carlo.
 

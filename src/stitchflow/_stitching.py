@@ -39,6 +39,7 @@ from stitchflow._packing import (
     settings_from,
     settings_of,
     terms_of,
+    units_from,
     with_arrays,
 )
 from stitchflow._residual import Residual, VelocityResidual
@@ -49,7 +50,6 @@ from stitchflow._stages import train
 from stitchflow._start import start
 from stitchflow._terms import Entropy, Potential, Term
 from stitchflow._types import KeyLike, Scalar, as_key, check_count
-from stitchflow._units import Units
 
 HIDDEN = (128, 128)
 
@@ -142,13 +142,12 @@ class Stitching(Method):
         devices: Sequence[Any] | None = None,
     ) -> Fit:
         """With `devices`, particles and individuals are cut into one part for each of them."""
-        seed = int(key) if isinstance(key, (int, np.integer)) else None
         method = self.resolved(data)
         start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
         if devices is None:
             model, seen = method.model(data, start_key, energy_key), Observations.source(data)
             optimum = train(method, model, seen, loop_key, data, progress, checkpoint)
-            return method._as_fit(optimum, data, seed)
+            return method._as_fit(optimum, data, key)
         parts = Devices(devices)
         assert method.particles is not None, "settings are not resolved"
         method = replace(method, particles=parts.multiple(method.particles))
@@ -157,7 +156,7 @@ class Stitching(Method):
         place = lambda seen: parts.spread(seen, [(seen.points, 1), (seen.weights, 1)])
         seen = Observations.source(data, len(parts), place)
         optimum = train(method, model, seen, loop_key, data, progress, checkpoint)
-        return method._as_fit(replace(optimum, model=parts.whole(optimum.model)), data, seed)
+        return method._as_fit(replace(optimum, model=parts.whole(optimum.model)), data, key)
 
     def fit_together(
         self, data: Snapshots, parts: list[Snapshots], key: Array, progress: bool
@@ -176,8 +175,7 @@ class Stitching(Method):
         optimum = train(method, model, lambda _: seen, keys, data, progress, together=True)
         member = lambda i: jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, optimum.model)
         return [
-            method._as_fit(replace(optimum, model=member(i)), part, None)
-            for i, part in enumerate(parts)
+            method._as_fit(replace(optimum, model=member(i)), part) for i, part in enumerate(parts)
         ]
 
     def model(self, data: Snapshots, start_key: Array, energy_key: Array) -> tuple[Curve, Energy]:
@@ -187,19 +185,9 @@ class Stitching(Method):
         energy = self.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
         return curve, energy.at_speed(curve.speed)
 
-    def _as_fit(self, optimum: Optimum, data: Snapshots, seed: int | None) -> Fit:
+    def _as_fit(self, optimum: Optimum, data: Snapshots, key: KeyLike = None) -> Fit:
         curve, energy = optimum.model
-        return Fit(
-            method=self,
-            flow=StitchedFlow(curve, energy, data.units),
-            energy=energy,
-            status=optimum.status,
-            history=optimum.history,
-            steps=optimum.steps,
-            seconds=optimum.seconds,
-            seed=seed,
-            data=data,
-        )
+        return Fit.of(optimum, self, StitchedFlow(curve, energy, data.units), energy, data, key)
 
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow
@@ -219,7 +207,7 @@ class Stitching(Method):
         cls, packed: Packed, energy: Energy | None = None
     ) -> tuple[Method, Flow, Energy | None]:
         header = packed.header
-        units = Units(**header["units"] | {"centre": tuple(header["units"]["centre"])})
+        units = units_from(header["units"])
         entries = header["energy"]
         energy = energy_from(entries) if energy is None else energy
         ready = ready_energy(energy, entries, units)

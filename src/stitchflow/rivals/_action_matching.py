@@ -12,8 +12,8 @@ from jaxtyping import Array
 from stitchflow._action import between, ends
 from stitchflow._driven import Driven
 from stitchflow._energy import Energy
-from stitchflow._interpolants import Interpolants
 from stitchflow._optimise import Optimiser, Optimum, minimise
+from stitchflow._pairs import Pairs
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Entropy, Potential
 from stitchflow._types import Scalar, as_rng, check_count, check_hidden, check_number
@@ -59,7 +59,7 @@ class ActionMatching(Driven):
         return minimise(
             jax.tree_util.Partial(ActionMatching.loss, self),
             energy,
-            Interpolants.of(data, as_rng(pairing)),
+            Pairs.nearest(data, as_rng(pairing)),
             loop,
             Optimiser(learning_rate=self.learning_rate),
             self.steps,
@@ -68,9 +68,7 @@ class ActionMatching(Driven):
             checkpoint=checkpoint,
         )
 
-    def loss(
-        self, energy: Energy, curve: Interpolants, key: Array
-    ) -> tuple[Scalar, dict[str, Scalar]]:
+    def loss(self, energy: Energy, curve: Pairs, key: Array) -> tuple[Scalar, dict[str, Scalar]]:
         """The objective on one batch of points between the snapshots."""
         assert energy.units is not None, "the energy has no parameters yet"
         draw, signs = jax.random.split(key)

@@ -15,9 +15,9 @@ from jaxtyping import Array, Float
 from stitchflow._action import between, ends
 from stitchflow._driven import Driven
 from stitchflow._energy import Energy
-from stitchflow._interpolants import Interpolants, Lines
 from stitchflow._networks import MLP
 from stitchflow._optimise import Optimiser, Optimum, minimise
+from stitchflow._pairs import Lines, Pairs
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Entropy, Potential, held
 from stitchflow._types import Scalar, as_rng, check_count, check_hidden, check_number
@@ -76,7 +76,7 @@ class _Lagrangian(Driven):
         optimum = minimise(
             jax.tree_util.Partial(_Lagrangian.loss, self),
             (energy, curve),
-            Interpolants.of(data, as_rng(pairing)),
+            Pairs.nearest(data, as_rng(pairing)),
             loop,
             Optimiser(learning_rate=self.learning_rate),
             self.steps,
@@ -89,7 +89,7 @@ class _Lagrangian(Driven):
         return replace(optimum, model=energy)
 
     def loss(
-        self, model: tuple[Energy, Bends], pairs: Interpolants, key: Array
+        self, model: tuple[Energy, Bends], pairs: Pairs, key: Array
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """The gap between the action and its dual; its gradient sends both players their ways.
 

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from stitchflow._coupling import plan
 from stitchflow._driven import Driven
 from stitchflow._energy import Energy
 from stitchflow._optimise import Optimiser, Optimum, minimise
@@ -47,9 +46,7 @@ class OTCFM(Driven):
 
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
         couple, start, loop = jax.random.split(key, 3)
-        exact = lambda x, y, a, b, _: plan(x, y, a, b)
-        rng, units = as_rng(couple), data.units
-        pairs = Pairs.known(data, rng) if data.paired else Pairs.coupled(data, exact, rng)
+        units, pairs = data.units, Pairs.nearest(data, as_rng(couple))
         energy = Energy((VectorField(hidden=self.hidden, time_varying=True),))
         energy = energy.init(np.asarray(units.space_in(data.x)), units, start)
         loss = jax.tree_util.Partial(OTCFM.loss, self)
@@ -60,7 +57,7 @@ class OTCFM(Driven):
     def loss(self, energy: Energy, pairs: Pairs, key: Array) -> tuple[Scalar, dict[str, Scalar]]:
         """The regression on one minibatch; every gap's arrival counts alike."""
         choose, smooth = jax.random.split(key)
-        batch, (field,) = pairs.draw(self.batch, choose), energy.only(VectorField)
-        x = batch.line + self.width * jax.random.normal(smooth, batch.line.shape)
-        moved = batch.gap[:, None] * field.velocity(x, batch.t)
-        return ((moved - (batch.x1 - batch.x0)) ** 2).sum(axis=1).mean(), {}
+        lines, (field,) = pairs.lines_of_gaps(self.batch, choose), energy.only(VectorField)
+        x = lines.position + self.width * jax.random.normal(smooth, lines.start.shape)
+        moved = lines.duration[:, None] * field.velocity(x, lines.time)
+        return ((moved - lines.way) ** 2).sum(axis=1).mean(), {}

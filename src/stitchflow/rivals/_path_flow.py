@@ -27,6 +27,7 @@ from stitchflow._packing import (
     settings_from,
     settings_of,
     terms_of,
+    units_from,
     with_arrays,
 )
 from stitchflow._simulate import simulate
@@ -85,7 +86,6 @@ class PathFlow(Method):
         return Potential(hidden=self.hidden, time_varying=self.time_varying) + Entropy()
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
-        seed = int(key) if isinstance(key, (int, np.integer)) else None
         first, second, loop = jax.random.split(as_key(key), 3)
         units, cloud = data.units, np.asarray(data.units.space_in(data.x))
         curve = FlowCurve(cloud, self.layers, self.curve_hidden, first)
@@ -101,17 +101,7 @@ class PathFlow(Method):
             checkpoint=checkpoint,
         )
         curve, energy = optimum.model
-        return Fit(
-            method=self,
-            flow=NormalizingFlow(curve, energy, units),
-            energy=energy,
-            status=optimum.status,
-            history=optimum.history,
-            steps=optimum.steps,
-            seconds=optimum.seconds,
-            seed=seed,
-            data=data,
-        )
+        return Fit.of(optimum, self, NormalizingFlow(curve, energy, units), energy, data, key)
 
     def loss(
         self, model: tuple[FlowCurve, Energy], seen: Observations, key: Array
@@ -144,7 +134,7 @@ class PathFlow(Method):
         cls, packed: Packed, energy: Energy | None = None
     ) -> tuple[Method, Flow, Energy | None]:
         header, entries = packed.header, packed.header["energy"]
-        units = Units(**header["units"] | {"centre": tuple(header["units"]["centre"])})
+        units = units_from(header["units"])
         method = settings_from(cls, header["settings"])
         shape = np.eye(2, units.dim)
         curve = FlowCurve(shape, method.layers, method.curve_hidden, jax.random.key(0))

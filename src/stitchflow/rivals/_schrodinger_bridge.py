@@ -73,11 +73,15 @@ class SchrodingerBridge(Driven):
     def loss(self, energy: Energy, pairs: Pairs, key: Array) -> tuple[Scalar, dict[str, Scalar]]:
         """The regression on one minibatch, written so that nothing is divided by 1 - s."""
         choose, kick = jax.random.split(key)
-        batch, (field,) = pairs.draw(self.batch, choose), energy.only(VectorField)
-        z = jax.random.normal(kick, batch.line.shape)
-        s, spread = batch.share[:, None], jnp.sqrt(2.0 * energy.diffusion * batch.gap)[:, None]
-        x = batch.line + spread * jnp.sqrt(s * (1.0 - s)) * z
-        short = batch.gap[:, None] * field.velocity(x, batch.t) - (batch.x1 - batch.x0)
+        lines, (field,) = pairs.lines_of_gaps(self.batch, choose), energy.only(VectorField)
+        z, s, duration = (
+            jax.random.normal(kick, lines.start.shape),
+            lines.share[:, None],
+            lines.duration,
+        )
+        spread = jnp.sqrt(2.0 * energy.diffusion * duration)[:, None]
+        x = lines.position + spread * jnp.sqrt(s * (1.0 - s)) * z
+        short = duration * field.velocity(x, lines.time) - lines.way
         error = jnp.sqrt(1.0 - s) * short + spread * jnp.sqrt(s) * z
         return (error**2).sum(axis=1).mean(), {}
 
