@@ -117,7 +117,7 @@ def test_draws_follow_weights_evenly():
 def test_any_number_of_particles_starts(n):
     rng = np.random.default_rng(0)
     data = Snapshots.from_arrays([rng.normal(size=(m, 2)) for m in (10, 25, 7)], [0, 1, 5])
-    curve = start(Stitching(particles=n, nodes=12), data, 0)
+    curve = start(Stitching(particles=n, nodes=12), data, 0, data.units)
     assert curve.particles.shape[1:] == (n, 2)
     assert len(np.unique(np.asarray(curve.particles[0]), axis=0)) == n
 
@@ -125,7 +125,7 @@ def test_any_number_of_particles_starts(n):
 def test_paired_data_starts_on_its_own_paths():
     paths = np.random.default_rng(0).normal(size=(3, 8, 2))
     data = Snapshots.from_arrays(list(paths), [0, 1, 2], paired=True)
-    curve = start(Stitching(particles=8, nodes=9), data, 0)
+    curve = start(Stitching(particles=8, nodes=9), data, 0, data.units)
     ends = np.asarray(data.units.space_out(curve.particles))[[0, -1]]
     for path in paths.transpose(1, 0, 2):
         k = np.abs(ends[0] - path[0]).sum(1).argmin()

@@ -24,6 +24,7 @@ LAYERS = [
     },
     {
         "_curve",
+        "_drift",
         "_energy",
         "_feature_terms",
         "_flow_curve",

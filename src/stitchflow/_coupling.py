@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -46,13 +47,20 @@ def draw(weights: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def chain(
-    clouds: list[np.ndarray], weights: list[np.ndarray], n: int, rng: np.random.Generator
+    clouds: list[np.ndarray],
+    weights: list[np.ndarray],
+    n: int,
+    rng: np.random.Generator,
+    ahead: Callable[[np.ndarray, int], np.ndarray] = lambda x, k: x,
 ) -> np.ndarray:
-    """n paths (time, n, dim) through all clouds, each matched to the one before it."""
+    """n paths (time, n, dim) through all clouds, each matched to the one before it.
+
+    `ahead(x, k)` says where those at x of cloud k are expected in the next.
+    """
     paths = [clouds[0][draw(weights[0], n, rng)]]
-    for cloud, weight in zip(clouds[1:], weights[1:], strict=True):
+    for k, (cloud, weight) in enumerate(zip(clouds[1:], weights[1:], strict=True)):
         points = cloud[draw(weight, n, rng)]
-        paths.append(points[assignment(paths[-1], points, rng)])
+        paths.append(points[assignment(ahead(paths[-1], k), points, rng)])
     return np.stack(paths)
 
 

@@ -1,7 +1,7 @@
 r"""Is this population driven by an energy, and how sure are we?
 
-Everything is read off the fitted curve, at draws from its marginals half-way between nodes, where
-velocity, score and the energy's gradient are known. Fields on top of the energy are linear
+Everything is read off a curve, at draws from its marginals half-way between nodes, where velocity,
+score and the energy's gradient are known. Fields on top of the energy are linear
 combinations of fixed waves, so that they are least-squares problems with one solution.
 """
 
@@ -25,7 +25,9 @@ from stitchflow._kde import Field
 from stitchflow._method import Fit
 from stitchflow._regression import Regression
 from stitchflow._snapshots import Snapshots
+from stitchflow._start import start
 from stitchflow._status import NotAvailable
+from stitchflow._stitching import Stitching
 from stitchflow._terms import Entropy, Potential
 from stitchflow._types import KeyLike, as_key, as_rng
 
@@ -43,7 +45,8 @@ class Diagnosis:
     best one where the fitted one varies in time). `dissipation`: the energy's loss along the curve
     over what a gradient flow would lose (1 for a gradient flow). `non_gradient`: share of the
     residual on stretches of time left out that a divergence-free field removes beside a potential,
-    with its 90 % interval (a residual below 5 % of the motion counts as 5 %). `profile`: (beta, the
+    along paths that no energy has drawn to itself, with its 90 % interval (a residual below 5 % of
+    the motion counts as 5 %). `profile`: (beta, the
     share explained on those) with V refitted to each beta; `beta_interval` the betas that
     explain nearly as much as the best. `spread`: relative spread of V, force and velocity over the
     members of an ensemble. `masses`: counts relative to the first time.
@@ -126,9 +129,10 @@ class Draws(NamedTuple):
 def diagnose(fit: Fit | Ensemble, data: Snapshots | None = None, *, key: KeyLike = 0) -> Diagnosis:
     """Whether the fitted population is driven by an energy, as numbers and as two sentences.
 
-    `data` (the fit's own by default) is only asked for its counts. A time-varying potential
-    explains any smooth curve, so it is replaced here by the best static one. Of an ensemble the
-    first member is looked at, and the spread over all is told.
+    What turns is looked for on paths through matched individuals of `data` (the fit's own by
+    default): the fitted curve was drawn towards a gradient flow already. Without data it has to do.
+    A time-varying potential explains any smooth curve, so it is replaced here by the best static
+    one. Of an ensemble the first member is looked at, and the spread over all is told.
     """
     spread: dict[str, float] = {}
     if isinstance(fit, Ensemble):
@@ -141,16 +145,17 @@ def diagnose(fit: Fit | Ensemble, data: Snapshots | None = None, *, key: KeyLike
     draws = draw_from(curve, energy, as_key(key))
     regression = Regression.of(draws.x, draws.mass, as_rng(key))
     motion = regression.squares(regression.pick(draws.velocity)).sum()
-    # V is fitted anew, without the stretch of time it is judged on: a flexible V explains any path
-    # that never returns to a place, but not the next one.
-    rest = regression.pick(-(draws.velocity + _without(energy, Potential, curve, draws)))
-    both = np.concatenate([regression.gradients, regression.rotations], axis=2)
-    alone = regression.residuals(rest, regression.gradients)
-    removed, interval = regression.removed(alone, regression.residuals(rest, both), SMALL * motion)
     varying = energy.time_varying
-    left = (
-        alone if varying else regression.squares(regression.pick(draws.velocity + draws.gradient))
-    )
+    if varying:
+        rest = _without(energy, Potential, curve, draws)
+        target = regression.pick(-(draws.velocity + rest))
+        left = regression.residuals(target, regression.gradients)
+    else:
+        left = regression.squares(regression.pick(draws.velocity + draws.gradient))
+    untouched = curve
+    if data is not None and isinstance(fit.method, Stitching):
+        untouched = start(fit.method, data, key, flow.units)
+    removed, interval = non_gradient(untouched, energy, key)
     profile = _profile(regression, curve, energy, draws, motion)
     good = [b for b, share in profile if share >= max(s for _, s in profile) - 0.02]
     counts = () if data is None else tuple((data.counts / data.counts[0]).tolist())
@@ -166,6 +171,21 @@ def diagnose(fit: Fit | Ensemble, data: Snapshots | None = None, *, key: KeyLike
         masses=counts,
         time_varying=varying,
     )
+
+
+def non_gradient(curve: Curve, energy: Energy, key: KeyLike) -> tuple[float, tuple[float, float]]:
+    """The share of the residual that divergence-free fields remove beside a potential.
+
+    V is fitted anew, without the stretch of time it is judged on: a flexible V explains any path
+    that never returns to a place, but not the next one.
+    """
+    draws = draw_from(curve, energy, as_key(key))
+    regression = Regression.of(draws.x, draws.mass, as_rng(key))
+    motion = regression.squares(regression.pick(draws.velocity)).sum()
+    target = regression.pick(-(draws.velocity + _without(energy, Potential, curve, draws)))
+    both = np.concatenate([regression.gradients, regression.rotations], axis=2)
+    alone = regression.residuals(target, regression.gradients)
+    return regression.removed(alone, regression.residuals(target, both), SMALL * motion)
 
 
 @eqx.filter_jit

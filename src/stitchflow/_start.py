@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from stitchflow import _coupling
-from stitchflow._curve import Curve, inverse_softplus, node_times, through_snapshots
+from stitchflow._coupling import nearest_chain
+from stitchflow._curve import Curve, inverse_softplus, node_times
+from stitchflow._drift import Drift, shared_drift
 from stitchflow._kde import leave_one_out_bandwidth, silverman
 from stitchflow._snapshots import Snapshots
 from stitchflow._spline import SplineCurve
 from stitchflow._types import KeyLike, as_key, as_rng
+from stitchflow._units import Units
 
 if TYPE_CHECKING:
     from stitchflow._stitching import Stitching
@@ -27,29 +29,30 @@ NARROWEST = 0.5
 WIDEST = 0.35
 
 
-def start(method: Stitching, data: Snapshots, key: KeyLike) -> Curve:
+def start(method: Stitching, data: Snapshots, key: KeyLike, units: Units) -> Curve:
     """Smooth paths through individuals matched by optimal transport, or by id when paired."""
     assert method.particles is not None, "settings are not resolved"
     assert method.nodes is not None, "settings are not resolved"
-    units, rng, n = data.units, as_rng(key), method.particles
+    rng, n = as_rng(key), method.particles
+    clouds = [np.asarray(units.space_in(cloud), np.float64) for cloud in data.clouds]
+    weights = [data.cloud_weights(k) for k in range(len(data))]
+    observed, drift = units.time_in(data.times), Drift.none(data.dim)
     if data.paired and n <= data.counts[0]:
-        chain = data.paths[:, rng.permutation(data.counts[0])[:n]]
-    else:
-        weights = [data.cloud_weights(k) for k in range(len(data))]
-        # Where masses may change nobody has to cross over to balance them.
-        match = _coupling.chain if method.growth is None else _coupling.nearest_chain
-        chain = match(data.clouds, weights, n, rng)
-    chain = np.asarray(units.space_in(chain), np.float64)
+        paths = data.paths[:, rng.permutation(data.counts[0])[:n]]
+        chain = np.asarray(units.space_in(paths), np.float64)
+    elif method.growth is None:
+        drift = shared_drift(clouds, observed)
+        chain = drift.chain(clouds, weights, observed, n, rng)
+    else:  # where masses may change nobody has to cross over to balance them
+        chain = nearest_chain(clouds, weights, n, rng)
     # Silverman's width for the particles, averaged over the times.
     width = np.mean([np.asarray(silverman(cloud)) for cloud in chain], axis=0)
     if n > data.counts.min() or method.growth is not None:  # particles drawn twice never part
         chain = chain + 0.1 * width * rng.standard_normal(chain.shape)
-    clouds = [np.asarray(units.space_in(cloud)) for cloud in data.clouds]
     most = WIDEST * np.mean([cloud.std(axis=0) for cloud in clouds], axis=0)
     most = np.maximum(most, 1e-3 * most.max())
     least = np.minimum(NARROWEST * leave_one_out_bandwidth(clouds, rng), 0.5 * most)
     width = np.minimum(width, most)
-    observed = units.time_in(data.times)
     if method.curve is None:
         places = nodes = node_times(observed, method.nodes, data.actions)
         kind = Curve
@@ -57,7 +60,7 @@ def start(method: Stitching, data: Snapshots, key: KeyLike) -> Curve:
         places, nodes = method.curve.times(observed, method.nodes, data.actions)
         kind = partial(SplineCurve, knots=tuple(places.tolist()))
     return kind(
-        particles=jnp.asarray(through_snapshots(chain, observed, places), float),
+        particles=jnp.asarray(drift.paths(chain, observed, places), float),
         log_weights=jnp.zeros(n),
         raw_bandwidth=inverse_softplus(np.maximum(width - least, 0.1 * width)),
         times=tuple(nodes.tolist()),

@@ -181,7 +181,7 @@ class Stitching(Method):
     def model(self, data: Snapshots, start_key: Array, energy_key: Array) -> tuple[Curve, Energy]:
         """Where the fit starts: a curve along the least bent paths, an energy of the right size."""
         units = data.units
-        curve = start(self, data, start_key)
+        curve = start(self, data, start_key, units)
         energy = self.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
         return curve, energy.at_speed(curve.speed)
 
