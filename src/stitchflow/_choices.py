@@ -18,6 +18,9 @@ STEPS = 2000
 # Steps of the second stage, as a share of the first's; a fit too short to converge has none.
 REFINING, LONG = 0.4, 500
 
+# Steps of the third stage, in those of the second: they are a fifth as dear.
+SETTLING = 2
+
 # The residual weighs as much as this many individuals a snapshot: the data term is a mean, and
 # its say grows with the number of individuals behind it.
 WORTH = 400
@@ -27,6 +30,10 @@ FEW_TIMES = 6
 
 # Particles of a curve with diffusion. Draws, not particles, are what a step costs.
 MOST_PARTICLES = 500
+
+# From this many dimensions on no kernel shows the density: likelihood would make particles the
+# means of many individuals each, and the cloud too narrow. They stay the individuals they are.
+MANY_DIMENSIONS, MOST_STILL = 20, 2000
 
 # Without diffusion a particle is an individual's path, and as many as this are followed; fewer
 # where a kernel of the displacement looks at every pair of them.
@@ -40,11 +47,15 @@ def suited(method: Stitching, data: Snapshots) -> Stitching:
     # As many particles as individuals copy their noise into the score and with it into beta;
     # in many dimensions there is no score to save, and every individual counts. Many small
     # snapshots share their individuals with their neighbours.
-    share = float(np.clip(data.dim / 20, 0.3, 1.0))
+    share = float(np.clip(data.dim / MANY_DIMENSIONS, 0.3, 1.0))
     fewest = max(min(n, 100), min(len(data.x) / 10, 100))
     most, stations = round(min(max(share * n, fewest), MOST_PARTICLES)), 8
+    learn = data.dim < MANY_DIMENSIONS
+    if not learn:
+        most, batch = round(min(max(n, fewest), MOST_STILL)), 32  # only to be told how likely
     if not method.energy.needs_density:
         # Particles are characteristics: exact at the centres, where no kernel blurs them.
+        learn = True
         steps, batch, alpha, draws = 1500, 512, 0.0, None
         kernel = bool(method.energy.only(VectorKernel))
         most = round(min(n, MOST_PAIRED if kernel else MOST_PATHS))
@@ -60,12 +71,19 @@ def suited(method: Stitching, data: Snapshots) -> Stitching:
     weight /= min(1.0, motion.distance**2)
     choices = {"alpha": alpha, "weight": weight, "stations": stations}
     choices |= {"ridge": motion.noise, "draws": draws, "widening": 1.5}
+    learns = {
+        name: choose(getattr(method, name), learn)
+        for name in ("learn_particles", "learn_weights", "learn_bandwidth")
+    }
     nodes = choose(method.nodes, max(25, min(50, 5 * len(data))))
     curve = method.curve
     if curve is not None and curve.knots is None:
         curve = replace(curve, knots=min(nodes, 2 * len(data)))
+    more = choose(method.consistency.steps, refining)
+    settling = SETTLING * more if any(learns.values()) else 0
     return replace(
         method,
+        **learns,
         particles=choose(method.particles, most),
         nodes=nodes,
         batch=choose(method.batch, batch),
@@ -73,11 +91,9 @@ def suited(method: Stitching, data: Snapshots) -> Stitching:
         curve=curve,
         consistency=replace(
             method.consistency,
-            steps=choose(method.consistency.steps, refining),
-            settling=choose(
-                method.consistency.settling, choose(method.consistency.steps, refining) // 2
-            ),
-            individuals=choose(method.consistency.individuals, round(np.clip(n / 8, 32, 96))),
+            steps=more,
+            settling=choose(method.consistency.settling, settling),
+            individuals=choose(method.consistency.individuals, round(np.clip(n / 8, 32, 192))),
         ),
         optimiser=replace(method.optimiser, steps=steps),
     )

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 NARROWEST = 0.5
 
 # The widest kernel, as a share of a snapshot's spread. In many dimensions likelihood asks for
-# kernels as wide as the cloud, and draws from them are nowhere near anybody.
-WIDEST = 0.35
+# kernels as wide as the cloud, and draws from them are nowhere near anybody: beyond a few
+# dimensions the share falls, so that the length of a kernel's draw stays the same.
+WIDEST, FEW_DIMENSIONS = 0.35, 5
+
+# Individuals of a time that are enough to start from.
+MOST_STARTED = 20_000
 
 
 def start(method: Stitching, data: Snapshots, key: KeyLike, units: Units) -> Curve:
@@ -34,6 +38,8 @@ def start(method: Stitching, data: Snapshots, key: KeyLike, units: Units) -> Cur
     assert method.particles is not None, "settings are not resolved"
     assert method.nodes is not None, "settings are not resolved"
     rng, n = as_rng(key), method.particles
+    if data.counts.max() > MOST_STARTED and not data.paired:
+        data = data.subsample(MOST_STARTED, key)
     clouds = [np.asarray(units.space_in(cloud), np.float64) for cloud in data.clouds]
     weights = [data.cloud_weights(k) for k in range(len(data))]
     observed, drift = units.time_in(data.times), Drift.none(data.dim)
@@ -49,7 +55,8 @@ def start(method: Stitching, data: Snapshots, key: KeyLike, units: Units) -> Cur
     width = np.mean([np.asarray(silverman(cloud)) for cloud in chain], axis=0)
     if n > data.counts.min() or method.growth is not None:  # particles drawn twice never part
         chain = chain + 0.1 * width * rng.standard_normal(chain.shape)
-    most = WIDEST * np.mean([cloud.std(axis=0) for cloud in clouds], axis=0)
+    widest = WIDEST * min(1.0, FEW_DIMENSIONS / data.dim) ** 0.5
+    most = widest * np.mean([cloud.std(axis=0) for cloud in clouds], axis=0)
     most = np.maximum(most, 1e-3 * most.max())
     least = np.minimum(NARROWEST * leave_one_out_bandwidth(clouds, rng), 0.5 * most)
     width = np.minimum(width, most)
@@ -66,8 +73,8 @@ def start(method: Stitching, data: Snapshots, key: KeyLike, units: Units) -> Cur
         times=tuple(nodes.tolist()),
         least_bandwidth=jnp.asarray(least, float),
         most_bandwidth=jnp.asarray(most, float),
-        learn_particles=method.learn_particles,
-        learn_weights=method.learn_weights,
-        learn_bandwidth=method.learn_bandwidth,
+        learn_particles=bool(method.learn_particles),
+        learn_weights=bool(method.learn_weights),
+        learn_bandwidth=bool(method.learn_bandwidth),
         growth=None if method.growth is None else method.growth.init(data.dim, as_key(key)),
     )

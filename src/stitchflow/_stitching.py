@@ -51,7 +51,7 @@ from stitchflow._start import start
 from stitchflow._terms import Entropy, Potential, Term
 from stitchflow._types import KeyLike, Scalar, as_key, check_count
 
-HIDDEN = (128, 128)
+HIDDEN = (64, 64, 64)
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Stitching(Method):
     """The paper's method, with its parts as objects. None leaves a choice to the data.
 
     `particles` and `nodes` are the size of the curve; `batch` the individuals looked at per step.
-    `learn_weights`, `learn_bandwidth` and `learn_particles` freeze parts of the curve, whose paths
-    are straight between nodes unless `curve` is a `Spline`.
+    `learn_weights`, `learn_bandwidth` and `learn_particles` free or freeze parts of the curve,
+    whose paths are straight between nodes unless `curve` is a `Spline`.
     """
 
     energy: Energy = field(default_factory=lambda: Potential(hidden=HIDDEN) + Entropy())
@@ -72,9 +72,9 @@ class Stitching(Method):
     growth: Growth | None = None
     optimiser: Optimiser = field(default_factory=Optimiser)
     batch: int | None = None
-    learn_particles: bool = True
-    learn_weights: bool = True
-    learn_bandwidth: bool = True
+    learn_particles: bool | None = None
+    learn_weights: bool | None = None
+    learn_bandwidth: bool | None = None
     curve: Spline | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
