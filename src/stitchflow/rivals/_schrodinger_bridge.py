@@ -81,7 +81,7 @@ class SchrodingerBridge(Driven):
         )
         spread = jnp.sqrt(2.0 * energy.diffusion * duration)[:, None]
         x = lines.position + spread * jnp.sqrt(s * (1.0 - s)) * z
-        short = duration * field.velocity(x, lines.time) - lines.way
+        short = duration[:, None] * field.velocity(x, lines.time) - lines.way
         error = jnp.sqrt(1.0 - s) * short + spread * jnp.sqrt(s) * z
         return (error**2).sum(axis=1).mean(), {}
 
