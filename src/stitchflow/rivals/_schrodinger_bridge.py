@@ -47,7 +47,7 @@ class SchrodingerBridge(Driven):
     beta: float | None = None
     hidden: tuple[int, ...] = (128, 128)
     batch: int = 512
-    optimiser: Optimiser = field(default_factory=lambda: Optimiser(learning_rate=5e-3))
+    optimiser: Optimiser = field(default_factory=lambda: Optimiser(STEPS, learning_rate=5e-3))
 
     def __post_init__(self) -> None:
         if self.beta is not None:
