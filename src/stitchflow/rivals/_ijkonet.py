@@ -56,7 +56,7 @@ class IJKOnet(JKOMethod):
     map_hidden: tuple[int, ...] = (64, 64)
     pace: float = 0.3
     individuals: int = 5000
-    batch: int = 1024
+    batch: int = 512
     optimiser: Optimiser = field(default_factory=lambda: Optimiser(STEPS, learning_rate=5e-3))
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Cloud, Potential, held
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
 
-STEPS = 1500
+STEPS = 600
 
 
 class Convex(eqx.Module):
