@@ -12,10 +12,10 @@ import stitchflow as sf
 LINES, PAGE = ROOT / "results" / "residuals.jsonl", ROOT / "docs" / "residuals.md"
 TASKS = ("wavy-valley", "synthetic-styblinski_tang-paired")
 RESIDUALS = {
-    "velocity": sf.VelocityResidual(),
     "density": sf.DensityResidual(),
-    "velocity + density": sf.VelocityResidual() + sf.DensityResidual(),
     "dissipation": sf.DissipationResidual(),
+    "velocity": sf.VelocityResidual(),
+    "velocity + density": sf.VelocityResidual() + sf.DensityResidual(),
 }
 VARIANTS = {
     name: lambda method, own=residual: replace(method, residual=own)

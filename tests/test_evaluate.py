@@ -43,6 +43,16 @@ def test_the_floor_is_other_individuals_of_the_same_time(still):
     assert row(scores, "marginal", "w1", 1.0).value == pytest.approx(floor, rel=1e-6)
 
 
+def test_floors_belong_to_the_individuals_not_to_the_fit(still):
+    fit, test = still
+    floors = lambda f, key=0: [r.floor for r in sf.evaluate(f, test, metrics=("w1",), key=key)]
+    line = sf.fit(fit.data, sf.OTLinear(), progress=False)
+    assert floors(line) == floors(fit)
+    other = sf.fit(drifting(key=1), sf.Nearest(), progress=False)
+    assert floors(other) != floors(fit)
+    assert floors(other) != floors(other, key=1), "other draws of more individuals than there are"
+
+
 def test_the_mean_leaves_the_first_time_out(still):
     fit, test = still
     scores = sf.evaluate(fit, test, metrics=("w1",))

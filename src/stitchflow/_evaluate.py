@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -129,6 +130,19 @@ def _check_names(argument: str, given: Iterable[str], known: Iterable[str]) -> N
             raise ValueError(f"{argument} must be among {', '.join(known)}; got {name!r}")
 
 
+# By held-out individuals, then by those trained on: they, and not a fit, have a floor, and
+# several methods are judged by the same ones.
+_FLOORS: WeakKeyDictionary[Snapshots, WeakKeyDictionary[Snapshots, dict]] = WeakKeyDictionary()
+
+
+def _floors_of(fit: Fit, test: Snapshots, metrics: tuple[str, ...], key: jax.Array) -> dict:
+    """The floors found so far of the same individuals, metrics, times and draws."""
+    trained = _FLOORS.setdefault(test, WeakKeyDictionary())
+    known = trained.setdefault(test if fit.data is None else fit.data, {})
+    draws = np.asarray(jax.random.key_data(key)).tobytes()
+    return known.setdefault((metrics, fit.times.tobytes(), draws), {})
+
+
 class _Judge:
     """Compares clouds with held-out individuals; draws depend on the time only, not the method."""
 
@@ -141,7 +155,7 @@ class _Judge:
         unseen = [k for k in range(len(test)) if k not in self.seen]
         self.between = [k for k in unseen if inside[k]]
         self.beyond = [k for k in unseen if test.times[k] > fit.times[-1]]
-        self._floors: dict[int, dict[str, float]] = {}
+        self._floors = _floors_of(fit, test, self.metrics, key)
 
     def _pick(self, cloud: np.ndarray, weights: np.ndarray | None, n: int, rng) -> np.ndarray:
         p = None if weights is None or np.ptp(weights) == 0 else weights / weights.sum()

@@ -56,15 +56,21 @@ def paper(folder: Path, *, quick: bool = False, cluster: ClusterLike = None) -> 
 
 
 def carry_out_all(
-    runs: Iterable[Run], lines: Path, cluster: ClusterLike, label: str, *, apart: bool = False
+    runs: Iterable[Run],
+    lines: Path,
+    cluster: ClusterLike,
+    label: str,
+    *,
+    apart: bool = False,
+    known: Iterable[dict[str, Any]] = (),
 ) -> list[str]:
     """Carry out runs that are not among the lines of a file and return what failed.
 
     Only this process writes there, so that the workers of a `cluster` may be anywhere. Runs on the
-    same data go together unless `apart`.
+    same data go together unless `apart`. `known` lines are kept elsewhere and count as well.
     """
     lines.parent.mkdir(parents=True, exist_ok=True)
-    stored, runs = read_lines(lines), list(runs)
+    stored, runs = [*known, *read_lines(lines)], list(runs)
     groups = [[run] for run in runs] if apart else on_same_data(runs)
     batches = [Batch.of(group, stored) for group in groups]
     failures: list[str] = []

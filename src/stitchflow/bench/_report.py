@@ -11,6 +11,7 @@ from stitchflow.bench._paper import LINES, PICTURES
 from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tables import Results
 
+RESIDUALS = "residuals.jsonl"  # of `make residuals`, which may not have been run
 INTRODUCTION = """# Results
 
 Every experiment of *Wasserstein Residuals*, run by `make paper` with the library's defaults and the
@@ -91,7 +92,8 @@ SECTIONS: list[tuple[str, str, Callable[[Results], str], tuple[str, ...]]] = [
 
 def write_report(results: Path, docs: Path) -> Path:
     """`docs/results.md` and `docs/figures/`, from what `paper` left in `results`."""
-    lines = Results(read_lines(results / LINES))
+    variants = ({**row, "method": row["variant"]} for row in read_lines(results / RESIDUALS))
+    lines = Results([*read_lines(results / LINES), *variants])
     drawn = draw_all(Studio(results / PICTURES, docs / "figures", lines))
     parts = [INTRODUCTION]
     for title, words, table, figures in SECTIONS:

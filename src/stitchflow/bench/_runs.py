@@ -7,7 +7,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ class Run:
         method = task.suit(METHODS[self.method](), problem.train, self.euler)
         if isinstance(method, Stitching):
             method = method.resolved(problem.train)
+        if self.euler:  # data moved by Euler steps has no flow to carry anyone along
+            task = replace(task, protocols=("marginal",))
         return Prepared(self, task, problem, method, time.perf_counter() - start)
 
 
@@ -104,8 +106,7 @@ class Prepared:
                 result,
                 self.problem.test,
                 metrics=self.task.metrics,
-                # Data moved by Euler steps has no flow to carry anyone along.
-                protocols=("marginal",) if self.run.euler else self.task.protocols,
+                protocols=self.task.protocols,
             )
         yield from compare_moments(result, self.problem.test)
         if self.problem.energy is not None and result.energy is not None:

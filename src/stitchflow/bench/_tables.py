@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from stitchflow.bench import _published
 
 BASELINES = {"nearest": "nearest snapshot", "ot-linear": "straight optimal transport"}
 OURS = "stitching"
+# Stitching with another residual at its defaults, where `make residuals` has run it.
+RESIDUALS = {"density": "density residual", "dissipation": "dissipation residual"}
 
 
 class Results:
@@ -58,18 +61,24 @@ def mark(met: bool) -> str:
     return "met" if met else "**missed**"
 
 
+def _labelled(task: str, method: str) -> str:
+    return f"{task}, {RESIDUALS[method]}" if method in RESIDUALS else task
+
+
 def synthetic(results: Results, kind: str) -> str:
     """One row a potential, and how many reach the goals."""
     rows, errors, relative, patterns, limits = [], {}, {}, {}, {}
-    for name in datasets.POTENTIALS:
-        task = f"synthetic-{name}-{kind}"
-        step = results.mean(task, "one-step", "w1")
+    for name, method in itertools.product(datasets.POTENTIALS, (OURS, *RESIDUALS)):
+        task, at = f"synthetic-{name}-{kind}", {"method": method}
+        if method in RESIDUALS and not results.rows(task, "energy", "grad_error", **at):
+            continue
+        step = results.mean(task, "one-step", "w1", **at)
         still = results.mean(task, "one-step", "w1", method="nearest")
         lines = results.mean(task, "one-step", "w1", method="ot-linear")
-        error = results.mean(task, "energy", "grad_error")
-        pattern = results.mean(task, "energy", "pattern_r2")
+        error = results.mean(task, "energy", "grad_error", **at)
+        pattern = results.mean(task, "energy", "pattern_r2", **at)
         share = None if step is None or not still else 100.0 * step / still
-        if name != "flat" and error is not None:
+        if name != "flat" and error is not None and method == OURS:
             errors[name] = error
             variance = results.mean(task, "energy", "grad_variance") or 1.0
             limits[name] = max(3.0, 2000.0 / variance)
@@ -79,19 +88,19 @@ def synthetic(results: Results, kind: str) -> str:
                 patterns[name] = pattern
         rows.append(
             [
-                name,
+                _labelled(name, method),
                 number(error, 2),
                 number(pattern),
-                results.cell(task, "energy", "raw_r2"),
-                results.cell(task, "energy", "pattern_r2_box"),
+                results.cell(task, "energy", "raw_r2", **at),
+                results.cell(task, "energy", "pattern_r2_box", **at),
                 number(step),
                 number(share, 1),
                 number(lines),
                 number(still),
-                results.cell(task, "marginal", "w1"),
+                results.cell(task, "marginal", "w1", **at),
                 number(results.mean(task, "marginal", "w1", column="floor")),
-                results.cell(task, "marginal", "bd2_uvp", digits=2),
-                number(results.mean(task, "energy", "grad_error", column="seconds_train"), 0),
+                results.cell(task, "marginal", "bd2_uvp", digits=2, **at),
+                number(results.mean(task, "energy", "grad_error", column="seconds_train", **at), 0),
             ]
         )
     header = [
@@ -154,16 +163,19 @@ def euler(results: Results) -> str:
 
 def wavy_valley(results: Results) -> str:
     rows = []
-    for task, (metric, goal, tilt) in _published.WAVY_VALLEY.items():
-        value = results.mean(task, "energy", metric)
+    for task, method in itertools.product(_published.WAVY_VALLEY, (OURS, *RESIDUALS)):
+        (metric, goal, tilt), at = _published.WAVY_VALLEY[task], {"method": method}
+        value = results.mean(task, "energy", metric, **at)
+        if method in RESIDUALS and value is None:
+            continue
         rows.append(
             [
-                task,
+                _labelled(task, method),
                 *(
-                    results.cell(task, "energy", m)
+                    results.cell(task, "energy", m, **at)
                     for m in ("raw_r2", "raw_r2_box", "pattern_r2", "grad_pattern_r2")
                 ),
-                results.cell(task, "energy", "beta", digits=5),
+                results.cell(task, "energy", "beta", digits=5, **at),
                 f"{metric} >= {goal:g}",
                 mark(value is not None and value >= goal),
                 f"{tilt:g}",

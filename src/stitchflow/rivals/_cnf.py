@@ -55,7 +55,9 @@ class CNF(Driven):
     penalty: float = 0.01
     moves: int = 10
     batch: int = 256
-    optimiser: Optimiser = field(default_factory=lambda: Optimiser(learning_rate=5e-3, warmup=0.05))
+    optimiser: Optimiser = field(
+        default_factory=lambda: Optimiser(STEPS, learning_rate=5e-3, warmup=0.05)
+    )
 
     def __post_init__(self) -> None:
         check_hidden(self.hidden)

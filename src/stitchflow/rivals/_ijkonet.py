@@ -21,6 +21,7 @@ from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Cloud, held
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
 
+STEPS = 2000
 EXACT_VOLUMES = 10  # dimensions up to which a map's Jacobian is written out
 SERIES = 4  # terms of the logarithm of a determinant beyond
 
@@ -55,10 +56,8 @@ class IJKOnet(JKOMethod):
     map_hidden: tuple[int, ...] = (64, 64)
     pace: float = 0.3
     individuals: int = 5000
-    batch: int = 1024
-    optimiser: Optimiser = field(default_factory=lambda: Optimiser(learning_rate=5e-3))
-
-    STEPS: ClassVar[int] = 4000
+    batch: int = 512
+    optimiser: Optimiser = field(default_factory=lambda: Optimiser(STEPS, learning_rate=5e-3))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,7 +77,7 @@ class IJKOnet(JKOMethod):
             Marginals.of(some, data.units, energy.needs_density),
             loop,
             self.optimiser,
-            self.STEPS,
+            STEPS,
             progress,
             self.name,
             checkpoint,

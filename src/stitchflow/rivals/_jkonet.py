@@ -19,6 +19,8 @@ from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Cloud, Potential, held
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
 
+STEPS = 600
+
 
 class Convex(eqx.Module):
     r"""An input-convex network $\psi$, a quadratic plus layers with positive weights.
@@ -85,9 +87,7 @@ class JKOnet(JKOMethod):
     blur: float = 0.1
     individuals: int = 1500
     batch: int = 1024
-    optimiser: Optimiser = field(default_factory=lambda: Optimiser(learning_rate=3e-3))
-
-    STEPS: ClassVar[int] = 1500
+    optimiser: Optimiser = field(default_factory=lambda: Optimiser(STEPS, learning_rate=3e-3))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -114,7 +114,7 @@ class JKOnet(JKOMethod):
             Marginals.of(some, data.units, densities=False),
             loop,
             self.optimiser,
-            self.STEPS,
+            STEPS,
             progress,
             self.name,
             checkpoint,

@@ -17,6 +17,8 @@ from stitchflow._pair_terms import Interaction
 from stitchflow._snapshots import Snapshots
 from stitchflow._types import Scalar, check_count
 
+STEPS = 4000
+
 
 class Conditions(eqx.Module):
     """Snapshots, and where the individuals of all but the first came from."""
@@ -46,9 +48,7 @@ class JKOnetStar(JKOMethod):
 
     individuals: int = 1500
     batch: int = 1024
-    optimiser: Optimiser = field(default_factory=lambda: Optimiser(learning_rate=5e-3))
-
-    STEPS: ClassVar[int] = 4000
+    optimiser: Optimiser = field(default_factory=lambda: Optimiser(STEPS, learning_rate=5e-3))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +66,7 @@ class JKOnetStar(JKOMethod):
             conditions,
             loop,
             self.optimiser,
-            self.STEPS,
+            STEPS,
             progress,
             self.name,
             checkpoint,

@@ -47,7 +47,7 @@ class NeuralSDE(Driven):
     individuals: int = 128
     moves: int = 6
     blur: float = 0.1
-    optimiser: Optimiser = field(default_factory=lambda: Optimiser(warmup=0.05))
+    optimiser: Optimiser = field(default_factory=lambda: Optimiser(STEPS, warmup=0.05))
 
     def __post_init__(self) -> None:
         check_hidden(self.hidden)

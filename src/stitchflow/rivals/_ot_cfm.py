@@ -37,7 +37,7 @@ class OTCFM(Driven):
     hidden: tuple[int, ...] = (128, 128)
     width: float = 0.1
     batch: int = 512
-    optimiser: Optimiser = field(default_factory=lambda: Optimiser(learning_rate=5e-3))
+    optimiser: Optimiser = field(default_factory=lambda: Optimiser(STEPS, learning_rate=5e-3))
 
     def __post_init__(self) -> None:
         check_hidden(self.hidden)

@@ -88,7 +88,8 @@ class PathFlow(Method):
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         first, second, loop = jax.random.split(as_key(key), 3)
         units, cloud = data.units, np.asarray(data.units.space_in(data.x))
-        curve = FlowCurve(cloud, self.layers, self.curve_hidden, first)
+        # The Gaussian it starts from has the shape of those who count.
+        curve = FlowCurve(cloud[data.weights > 0], self.layers, self.curve_hidden, first)
         optimum = minimise(
             jax.tree_util.Partial(PathFlow.loss, self),
             (curve, self.energy.init(cloud, units, second)),

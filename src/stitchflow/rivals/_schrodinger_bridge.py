@@ -47,7 +47,7 @@ class SchrodingerBridge(Driven):
     beta: float | None = None
     hidden: tuple[int, ...] = (128, 128)
     batch: int = 512
-    optimiser: Optimiser = field(default_factory=lambda: Optimiser(learning_rate=5e-3))
+    optimiser: Optimiser = field(default_factory=lambda: Optimiser(STEPS, learning_rate=5e-3))
 
     def __post_init__(self) -> None:
         if self.beta is not None:
@@ -81,7 +81,7 @@ class SchrodingerBridge(Driven):
         )
         spread = jnp.sqrt(2.0 * energy.diffusion * duration)[:, None]
         x = lines.position + spread * jnp.sqrt(s * (1.0 - s)) * z
-        short = duration * field.velocity(x, lines.time) - lines.way
+        short = duration[:, None] * field.velocity(x, lines.time) - lines.way
         error = jnp.sqrt(1.0 - s) * short + spread * jnp.sqrt(s) * z
         return (error**2).sum(axis=1).mean(), {}
 
