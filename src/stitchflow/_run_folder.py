@@ -121,6 +121,7 @@ def stopping(checkpoint: Checkpoint) -> Iterator[None]:
         yield  # only the main thread hears signals
         return
     heard = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+    heard = {kind: own for kind, own in heard.items() if own not in (None, signal.SIG_IGN)}
 
     def stop(*_: Any) -> None:
         checkpoint.stopped.set()

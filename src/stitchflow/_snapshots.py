@@ -15,6 +15,7 @@ from stitchflow._html import table
 from stitchflow._types import (
     KeyLike,
     as_cloud,
+    as_labels,
     as_numbers,
     as_rng,
     as_times,
@@ -112,8 +113,8 @@ class Snapshots:
             index=index,
             times=times,
             weights=_normalise(take(weights), index, n, order),
-            ids=take(_labels(ids, "ids")),
-            groups=take(_labels(groups, "groups")),
+            ids=take(as_labels(ids, "ids")),
+            groups=take(as_labels(groups, "groups")),
             rows=order,
         )
 
@@ -314,21 +315,6 @@ class Snapshots:
                 raw = "\0".join(map(str, column)).encode() if text else column.tobytes()
                 digest.update(str(column.shape).encode() + raw)
         return digest.hexdigest()
-
-
-def _labels(column: Any, name: str) -> np.ndarray | None:
-    """Names that can be told apart, or an error: a missing one would be everybody's."""
-    if column is None:
-        return None
-    labels = np.asarray(column)
-    try:
-        absent = [label is None or bool(label != label) for label in labels.tolist()]
-        np.unique(labels[~np.array(absent, bool)])
-    except TypeError:
-        raise ValueError(f"{name} must be all text or all numbers, got a mixture") from None
-    if any(absent):
-        raise ValueError(f"{name} are missing in {rows_named(np.flatnonzero(absent))}")
-    return labels
 
 
 def _normalise(weights: np.ndarray | None, index: np.ndarray, n: int, rows: np.ndarray):

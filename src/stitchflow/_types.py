@@ -78,6 +78,21 @@ def as_cloud(x: ArrayLike, name: str, dim: int | None = None) -> np.ndarray:
     return x
 
 
+def as_labels(column: ArrayLike, name: str) -> np.ndarray | None:
+    """Names that can be told apart, or an error: a missing one would be everybody's."""
+    if column is None:
+        return None
+    labels = np.asarray(column)
+    try:
+        absent = [label is None or bool(label != label) for label in labels.tolist()]
+        np.unique(labels[~np.array(absent, bool)])
+    except TypeError:
+        raise ValueError(f"{name} must be all text or all numbers, got a mixture") from None
+    if any(absent):
+        raise ValueError(f"{name} are missing in {rows_named(np.flatnonzero(absent))}")
+    return labels
+
+
 def rows_named(rows: np.ndarray, most: int = 5) -> str:
     """`row 3` or `rows 3, 8, ... (12 in all)`, for error messages."""
     listed = ", ".join(str(int(row)) for row in rows[:most])
