@@ -5,7 +5,9 @@ import io
 import json
 import math
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 import stitchflow as sf
 from stitchflow import _optimise, _runs, _tables, cli, metrics
+from stitchflow._files import only_writer
 
 TIMES = [0.0, 1.0, 2.0, 4.0]
 N = 20
@@ -366,26 +369,76 @@ def test_resuming_a_finished_run_changes_no_value(stitched, tmp_path):
     assert learned(run) == learned(stitched)
 
 
-def test_a_stopped_run_goes_on_where_it_stopped(stitched, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_goes_on_where_it_stopped(stitched, tmp_path, monkeypatch, kind):
     looked, look = [], _optimise._look
 
     def stopping(program, shared, carry, *rest):
         looked.append(int(carry.step))
-        if len(looked) == 4:
-            raise KeyboardInterrupt
+        if len(looked) == 3:
+            os.kill(os.getpid(), kind)
         return look(program, shared, carry, *rest)
 
     monkeypatch.setattr(_optimise, "_look", stopping)
-    monkeypatch.setattr(_runs, "Checkpoint", lambda path: sf.Checkpoint(path, seconds=0.0))
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     run = tmp_path / "run"
     arguments = ("fit", stitched.parent / "data.npz", "--out", run, "--seed", 3, *QUICK)
     stopped = stitchflow(*arguments)
-    assert stopped.code == 1
+    assert (stopped.code, stopped.err) == (1, "stitchflow: stopping; once more stops at once\n")
     assert "interrupted after 3 of 5 steps" in stopped.out
+    assert np.isfinite(sf.load(run).flow.sample([1.0], 5)).all()
     assert "finished 5 steps" in succeed(*arguments, "--resume")
-    assert looked == [0, 1, 2, 3, 3, 4]
+    assert looked == [0, 1, 2, 3, 4]
     assert learned(run) == learned(stitched)
-    assert not (run / "checkpoint.npz").exists()
+    assert not list(run.glob("checkpoint*"))
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+
+
+def test_a_second_writer_is_refused(still, data):
+    before = contents(still)
+    with only_writer(still):
+        for way in ("--resume", "--overwrite"):
+            arguments = ("fit", data, "--out", still, "--method", "nearest", way)
+            assert f"{still} is being written by another process" in refused(*arguments)
+    assert contents(still) == before
+    succeed("fit", data, "--out", still, "--method", "nearest", "--overwrite")
+
+
+def test_a_full_disk_keeps_the_checkpoint(stitched, tmp_path, monkeypatch):
+    """The system refuses every write beyond a size that the first checkpoint still has."""
+    looked, look = [], _optimise._look
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def filling(*arguments):
+        looked.append(1)
+        if len(looked) == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+        return look(*arguments)
+
+    monkeypatch.setattr(_optimise, "_look", filling)
+    monkeypatch.setattr(_runs, "Checkpoint", lambda path: sf.Checkpoint(path, seconds=0.0))
+    run = tmp_path / "run"
+    arguments = ("fit", stitched.parent / "data.npz", "--out", run, "--seed", 3, *QUICK)
+    try:
+        message = refused(*arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    words = "checkpoint.npz cannot be written (File too large); what was there is kept"
+    assert words in message
+    assert not list(run.glob("*.partial"))
+    succeed(*arguments, "--resume")
+    assert len(looked) == 6  # the two that were kept are not repeated
+    assert learned(run) == learned(stitched)
+
+
+def test_a_damaged_checkpoint_is_named(stitched, tmp_path):
+    run = shutil.copytree(stitched, tmp_path / "run")
+    (run / "header.json").unlink()
+    (run / "checkpoint.npz").write_bytes(b"PK")
+    arguments = ("fit", stitched.parent / "data.npz", "--out", run, "--seed", 3, *QUICK)
+    message = refused(*arguments, "--resume")
+    assert f"{run / 'checkpoint.npz'}: not a readable" in message
+    assert "without this file the fit starts anew" in message
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,16 @@
 """Run directories: what comes back is what was saved, and damage is named."""
 
 import json
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import stitchflow as sf
+from stitchflow import _io
+from stitchflow._archive import Archive
 from stitchflow.datasets import double_well
 
 DATA = double_well(n=60, key=0)[0]
@@ -79,25 +84,87 @@ def test_nothing_is_overwritten_unasked(saved, tmp_path):
         fit.save(tmp_path / "file")
 
 
+def rewrite(run, seal=True, **changes) -> None:
+    """Change what a header says; sealed as somebody would who means to deceive."""
+    header = json.loads((run / "header.json").read_text()) | changes
+    if seal:
+        header["sha256"] = _io._seal({k: v for k, v in header.items() if k != "sha256"})
+    (run / "header.json").write_text(json.dumps(header))
+
+
 def test_damage_is_named(saved, tmp_path):
     _, run = saved
     with pytest.raises(ValueError, match="is not a finished run"):
         sf.load(tmp_path / "nowhere")
-    header = json.loads((run / "header.json").read_text())
-    arrays = (run / "arrays.npz").read_bytes()
+    arrays, header = (run / "arrays.npz").read_bytes(), (run / "header.json").read_text()
     (run / "arrays.npz").write_bytes(arrays[:-20] + b"x" * 20)
     with pytest.raises(ValueError, match="the run is damaged"):
         sf.load(run)
     (run / "arrays.npz").write_bytes(arrays)
+    rewrite(run, seal=False, steps=9)
+    with pytest.raises(ValueError, match="does not match its own hash: the run is damaged"):
+        sf.load(run)
+    (run / "header.json").write_text(header)
+    energy = json.loads(header)["energy"]
+    wide = [energy[0] | {"hidden": [10**9, 10**9]}, *energy[1:]]
     for change, words in (
-        ({"format": 99}, "has format 99"),
+        ({"format": 99}, "has format 99; this version reads 1 and 2"),
         ({"method": "magic"}, "not a valid run header"),
         ({"nodes": [0.0]}, "a curve needs one time per node"),
         ({"energy": [{"class": "os.system"}]}, "not a valid run header"),
+        ({"energy": wide}, "it declares layers"),
+        ({"units": None}, "not a valid run header"),
+        ({"status": []}, "not a valid run header"),
     ):
-        (run / "header.json").write_text(json.dumps(header | change))
+        rewrite(run, **change)
         with pytest.raises(ValueError, match=words):
             sf.load(run)
+        (run / "header.json").write_text(header)
     (run / "header.json").write_text("{")
     with pytest.raises(ValueError, match="is not JSON"):
         sf.load(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: np.full_like(x, np.nan), "particles holds NaN"),
+        (lambda x: x[:, :7], "7 particles in 2 dimensions do not go with weights"),
+        (lambda x: np.repeat(x, 2, axis=2), "20 particles in 4 dimensions do not go with"),
+        (lambda x: x.astype(int), "particles should hold numbers, got int64"),
+        (lambda x: x.astype(str), "not a valid run header"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_named(saved, change, words):
+    _, run = saved
+    arrays = Archive(run / "arrays.npz").all()
+    content = _io.packed(arrays | {"[0].particles": change(arrays["[0].particles"])})
+    (run / "arrays.npz").write_bytes(content)
+    rewrite(run, arrays_sha256=sha256(content).hexdigest())
+    with pytest.raises(ValueError, match=words):
+        sf.load(run)
+
+
+def test_a_save_killed_between_its_two_renames_is_whole(saved):
+    fit, run = saved
+    old = (run / "header.json").read_bytes()
+    fit.seed = 7
+    fit.history["loss"] = fit.history["loss"] + 1.0
+    fit.save(run, overwrite=True)
+    (run / "header.json").rename(run / "header.json.partial")
+    (run / "header.json").write_bytes(old)
+    assert sf.load(run).seed == 7
+    (run / "header.json.partial").unlink()
+    with pytest.raises(ValueError, match="the run is damaged"):
+        sf.load(run)
+
+
+def test_a_run_of_format_1_is_read():
+    fit = sf.load(Path(__file__).parent / "formats" / "1")
+    x = np.array([[0.0, 0.0], [1.0, 2.0]])
+    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
+    close(fit.energy.potential(x, 0.5), [0.01059387, 0.00167668])
+    close(fit.flow.velocity(x, 0.5), [[1.5668105, 1.1131985], [2.2691765, 1.3495047]])
+    close(fit.energy.beta, 0.0983786)
+    assert fit.times.tolist() == [0.0, 1.0, 2.5]
+    assert str(fit.status) == "finished 5 steps"

@@ -6,12 +6,13 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "stitchflow"
 
 LAYERS = [
-    {"_html", "_status", "_types"},
+    {"_files", "_html", "_status", "_types"},
     {
+        "_archive",
+        "_checkpoint",
         "_cluster",
         "_coupling",
         "_kde",
-        "_mapped",
         "_networks",
         "_observations",
         "_pairs",
@@ -42,10 +43,20 @@ LAYERS = [
         "_residual",
         "_simulate",
     },
-    {"_choices", "_consistency", "_flow", "_growth", "_optimise", "_packing", "_stages", "_start"},
+    {
+        "_advice",
+        "_choices",
+        "_consistency",
+        "_flow",
+        "_growth",
+        "_optimise",
+        "_packing",
+        "_stages",
+        "_start",
+    },
     {"_driven", "_jko", "_method", "_stitching", "rivals"},
     {"_cells", "_crossval", "_diagnose", "_ensemble", "_evaluate", "_io", "_methods", "_tables"},
-    {"_demo", "_runs", "bench", "datasets", "pl", "report", "tl"},
+    {"_demo", "_run_folder", "_runs", "bench", "datasets", "pl", "report", "tl"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

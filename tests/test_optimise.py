@@ -99,6 +99,47 @@ def test_a_checkpoint_resumes_to_the_same_numbers(tmp_path, monkeypatch):
     np.testing.assert_array_equal(resumed.history["loss"], whole.history["loss"])
 
 
+@pytest.mark.parametrize("patience", [None, 3])
+def test_a_fit_that_is_over_stays_over_when_resumed(tmp_path, patience):
+    optimiser = Optimiser(learning_rate=0.2, final=1.0, patience=patience)
+    loss = bowl if patience else (lambda m, d, k: (jnp.nan * m["x"].sum(), {}))
+    ends = [
+        run(loss, optimiser, 20_000, checkpoint=Checkpoint(tmp_path / "a.npz", seconds=0.0))
+        for _ in range(2)
+    ]
+    assert ends[0].steps == ends[1].steps < 20_000
+    assert str(ends[0].status) == str(ends[1].status)
+    np.testing.assert_array_equal(ends[0].model["x"], ends[1].model["x"])
+
+
+def test_a_checkpoint_serves_the_fit_that_wrote_it_only(tmp_path):
+    mine, other = (Checkpoint(tmp_path / "a.npz", 0.0).owned_by("data", n) for n in (1, 2))
+    whole = run(checkpoint=mine)
+    np.testing.assert_array_equal(run(checkpoint=mine).model["x"], whole.model["x"])
+    with pytest.raises(ValueError, match="belongs to another fit; without this file"):
+        run(checkpoint=other)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "a.npz", 0.0)
+    run(checkpoint=checkpoint)
+    content = bytearray(checkpoint.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    checkpoint.path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.npz: .*; without this file the fit starts anew"):
+        run(checkpoint=checkpoint)
+
+
+def test_a_stop_before_the_first_look_leaves_the_start(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "a.npz")
+    checkpoint.stopped.set()
+    found = run(checkpoint=checkpoint)
+    assert "interrupted before the first look" in str(found.status)
+    np.testing.assert_array_equal(found.model["x"], START["x"])
+    resumed = run(checkpoint=Checkpoint(tmp_path / "a.npz"))
+    np.testing.assert_array_equal(resumed.model["x"], run().model["x"])
+
+
 def test_any_optax_rule_serves():
     found = run(optimiser=Optimiser(learning_rate=0.05, transform=optax.sgd))
     np.testing.assert_allclose(found.model["x"], TARGET, atol=1e-2)

@@ -29,6 +29,8 @@ def page(request, tmp_path_factory) -> Path:
     names = np.array([f"{HOSTILE}{i}" for i in range(len(data.x))])
     groups = np.array([f"{HOSTILE}{i % 3}" for i in range(len(data.x))])
     fit.data, test = replace(data, ids=names, groups=groups).split(0.6, key=0)
+    fit.source = {"path": f"/data/{HOSTILE}", "columns": {"features": [HOSTILE] * request.param}}
+    fit.status = sf.Status(False, HOSTILE)
     write_report(fit, path, test=test, warned=[HOSTILE])
     return path
 
@@ -95,6 +97,42 @@ def test_keys_walk_through_individuals_and_their_labels_are_text(browser):
     assert browser.run("document.querySelectorAll('script').length") == 2
     browser.press("Escape")
     assert browser.run("document.getElementById('tip').hidden") is True
+
+
+# Words that would leave a text, an attribute, a template, a script or a comment.
+PAYLOADS = (
+    "<svg onload=window.hurt=3>",
+    "'\"><script>window.hurt=4</script>",
+    '" onmouseover="window.hurt=5" autofocus onfocus="window.hurt=6" x="',
+    "javascript:window.hurt=7",
+    "{{ 7 * 7 }}{% raw %}${window.hurt=8}",
+    "--><script>window.hurt=9</script><!--",
+    "\u2028\u2029</title><iframe srcdoc='<script>parent.hurt=10</script>'>",
+    "&lt;script&gt;window.hurt=11&lt;/script&gt;",
+)
+
+
+def test_no_gene_name_is_ever_code(tmp_path):
+    fit, data = known_fit(sf.Potential(well), 2), falling(2)
+    labels = np.array([PAYLOADS[i % len(PAYLOADS)] + str(i) for i in range(len(data.x))])
+    fit.data, test = replace(data, ids=labels, groups=labels).split(0.6, key=0)
+    fit.source = {"path": "/".join(PAYLOADS), "columns": {"features": list(PAYLOADS[:2])}}
+    fit.status = sf.Status(False, " ".join(PAYLOADS))
+    path = tmp_path / "report.html"
+    write_report(fit, path, test=test, warned=PAYLOADS)
+    with Chromium() as browser:
+        browser.open(path)
+        browser.run("document.getElementById('stage').focus()")
+        for _ in range(len(PAYLOADS)):  # every kind is shown once as a label
+            browser.press("ArrowRight")
+        assert browser.run("window.hurt") is None
+        assert browser.requests == [path.as_uri()]
+        assert browser.complaints == []
+        assert browser.run("document.querySelectorAll('script').length") == 2
+        assert browser.run("document.querySelectorAll('img, iframe, svg[onload]').length") == 0
+        text = browser.run("document.querySelector('.warnings').textContent")
+        for payload in PAYLOADS[:5]:
+            assert payload in text
 
 
 def test_pointing_at_an_individual_names_it(browser):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _kde, _mapped, _observations
+from stitchflow import _archive, _kde, _observations
+from stitchflow._archive import Archive
 from stitchflow._observations import Observations
 from stitchflow._tables import read_table
 from stitchflow._terms import Cloud
@@ -14,7 +15,7 @@ from stitchflow._terms import Cloud
 
 @pytest.fixture
 def small_memory(monkeypatch):
-    for module in (_kde, _observations, _mapped):
+    for module in (_kde, _observations, _archive):
         for name, value in {"PAIR_BUDGET": 64, "POOL": 60, "LARGE": 100}.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)
@@ -64,9 +65,9 @@ def test_large_arrays_of_a_file_are_mapped(small_memory, tmp_path, data):
     path = tmp_path / "cells.npz"
     t = data.times[data.index]
     np.savez(path, x=data.x, t=t)
-    assert isinstance(_mapped.mapped(path, "x"), np.memmap)
-    np.testing.assert_array_equal(_mapped.mapped(path, "x"), data.x)
+    assert isinstance(Archive(path)["x"], np.memmap)
+    np.testing.assert_array_equal(Archive(path)["x"], data.x)
     np.testing.assert_array_equal(read_table(path).snapshots.x, data.x)
     np.savez_compressed(path, x=data.x, t=t)
-    assert _mapped.mapped(path, "x") is None
+    assert not isinstance(Archive(path)["x"], np.memmap)
     np.testing.assert_array_equal(read_table(path).snapshots.x, data.x)

@@ -1,9 +1,14 @@
 """Snapshots: what goes in, how it is cut, and what is refused."""
 
+import re
+
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 
 from stitchflow import Snapshots
+from stitchflow._method import check_data
 
 
 def small(**kwargs) -> Snapshots:
@@ -98,6 +103,8 @@ def test_fingerprint_sees_everything():
 
 
 X, T = np.zeros((4, 2)), [0, 0, 1, 1]
+MIXED = np.array(["a", 1, "b", 2], object)
+DAYS = np.array(["2024-01-01", "2024-01-01", "2024-01-02", "2024-01-03"], "datetime64[D]")
 
 
 @pytest.mark.parametrize(
@@ -113,12 +120,34 @@ X, T = np.zeros((4, 2)), [0, 0, 1, 1]
         (lambda: Snapshots.from_table(X, T[:3]), "t must have one entry per row (4,), got (3,)"),
         (lambda: Snapshots.from_table(X, ["a", "b", "c", "d"]), "t must be numbers"),
         (lambda: Snapshots.from_table(X, [0, 1, np.inf, 2]), "t must be finite"),
-        (lambda: Snapshots.from_table([["a", "b"]], [0]), "x must be numeric"),
+        (lambda: Snapshots.from_table([["a", "b"]], [0]), "x must be numbers"),
         (lambda: Snapshots.from_table(np.zeros((2, 2, 2)), [0, 1]), "got shape (2, 2, 2)"),
         (lambda: Snapshots.from_table(X, T, weights=[1, -1, 1, 1]), "otherwise in row 1"),
         (lambda: Snapshots.from_table(X, T, weights=[0, 0, 1, 1]), "all zero within a time"),
         (lambda: Snapshots.from_table(X, T, weights=["a"] * 4), "weights must be numbers"),
         (lambda: Snapshots.from_table(X, T, ids=[1]), "ids must have one entry per row"),
+        (
+            lambda: Snapshots.from_table(X, T, ids=[1, None] * 2),
+            "ids are missing in rows 1, 3",
+        ),
+        (lambda: Snapshots.from_table(X, T, ids=[1.0, np.nan, 2, 3]), "ids are missing in row 1"),
+        (lambda: Snapshots.from_table(X, T, groups=MIXED), "groups must be all text or"),
+        (lambda: Snapshots.from_table(X, T, groups=[pd.NA, "a", "b", "c"]), "groups must be all"),
+        (lambda: Snapshots.from_table(X, T, weights=[1j] * 4), "weights must be numbers, got"),
+        (lambda: Snapshots.from_table(X, T, weights=[1, np.inf, 1, 1]), "otherwise in row 1"),
+        (lambda: Snapshots.from_table(X + 1j, T), "complex numbers have no order"),
+        (lambda: Snapshots.from_table(X, np.array(DAYS)), "dates and durations have no unit"),
+        (lambda: Snapshots.from_table(X, pd.to_datetime(DAYS)), "t must be numbers, got"),
+        (lambda: Snapshots.from_table(X, pd.to_datetime(DAYS).date), "t must be numbers, got"),
+        (lambda: Snapshots.from_table(X, pd.Categorical(list("abca"))), "t must be numbers, got"),
+        (lambda: Snapshots.from_table(X, [0, 0, 1, 1e31]), "t must be below 1e+30 in size"),
+        (lambda: Snapshots.from_table(X + 1e31, T), "below 1e+30 in size, got more in rows 0, 1"),
+        (lambda: Snapshots.from_table([[10**400, 1]], [0]), "x must be numbers, got list"),
+        (lambda: Snapshots.from_table([[1, 2], [3]], [0, 1]), "x must be numbers, got list"),
+        (lambda: Snapshots.from_table(np.ma.masked_less(X, 1), T), "got masked entries"),
+        (lambda: Snapshots.from_table(np.zeros((4, 0)), T), "got shape (4, 0)"),
+        (lambda: Snapshots.from_table({"a": 1}, T), "x must be numbers, got dict"),
+        (lambda: Snapshots.from_arrays([], times=[]), "non-empty"),
         (lambda: Snapshots.from_table(X, T).split(0.0), "fraction must be in (0, 1], got 0"),
         (lambda: Snapshots.from_table(X, T).split(1.0), "leaves nobody"),
         (lambda: Snapshots.from_table(X, T).split(0.5, by="day"), "by must be"),
@@ -132,3 +161,78 @@ def test_bad_input_is_named(make, words):
     with pytest.raises((TypeError, ValueError)) as error:
         make()
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        X.astype(int),
+        X.astype(object),
+        X.astype(bool),
+        X.astype(np.float16),
+        X.astype(np.longdouble),
+        X.astype(str),
+        X.tolist(),
+        sparse.csr_matrix(X),
+        sparse.coo_array(X),
+        pd.DataFrame(X),
+        pd.DataFrame(X).astype("Int64"),
+    ],
+    ids=lambda x: f"{type(x).__name__} {getattr(x, 'dtype', '')}",
+)
+def test_whatever_means_numbers_is_taken(x):
+    data = Snapshots.from_table(x, T)
+    np.testing.assert_array_equal(data.x, X)
+    assert data.x.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "t",
+    [
+        ["0", "0", "1.5", "1.5"],
+        pd.Categorical([0.0, 0.0, 1.5, 1.5]),
+        np.array([0, 0, 1.5, 1.5], object),
+        pd.Series([0.0, 0.0, 1.5, 1.5]),
+    ],
+)
+def test_times_of_any_kind_of_number_are_taken(t):
+    assert Snapshots.from_table(X, t).times.tolist() == [0.0, 1.5]
+
+
+def test_negative_unsorted_and_repeated_times_are_one_snapshot_each():
+    data = Snapshots.from_table(np.arange(4.0), [3, -2.5, 3, -2.5])
+    assert data.times.tolist() == [-2.5, 3.0]
+    assert data.cloud(0)[:, 0].tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-200, 1e200, 5e307])
+def test_weights_of_any_size_are_shares(size):
+    data = Snapshots.from_table(X, T, weights=np.array([1.0, 3.0, 1.0, 1.0]) * size)
+    np.testing.assert_allclose(data.weights, [0.5, 1.5, 1.0, 1.0], rtol=1e-3)
+
+
+SPREAD = np.random.default_rng(0).normal(size=(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("x", "t", "words"),
+    [
+        (SPREAD, [5, 5, 5, 5], "a fit needs two times or more, got 1"),
+        (X, T, "all individuals are at the same point"),
+        (SPREAD * 1e-17, T, "the data's unit of space would be"),
+        (SPREAD * 1e17, T, "measure x and t in other units"),
+        (SPREAD, np.array(T) * 1e-17, "the data's unit of time would be 1e-17"),
+        (SPREAD * 1e14, np.array(T) * 1e-14, "the data's unit of energy would be"),
+        (SPREAD, [0, 1, 1 + 1e-9, 2], "the times 1 and 1.000000001 are less than a millionth"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused_before_any_compute(x, t, words):
+    data = Snapshots.from_table(x, t)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        check_data(data)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+def test_extreme_scales_are_ordinary_data(size):
+    check_data(Snapshots.from_table(SPREAD * size, T))
+    check_data(Snapshots.from_table(SPREAD, np.array(T) * size))

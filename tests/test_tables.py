@@ -239,7 +239,7 @@ def test_wrong_row_numbers_are_named(tmp_path, name, rows, words):
         ({"t": T[:-1]}, f"t must have one entry per row ({N},), got ({N - 1},)"),
         ({"x": np.where(np.arange(N)[:, None] == 7, np.nan, X)}, "NaN or infinity in row 7"),
         ({"x": np.where(np.arange(N)[:, None] % 5 == 0, np.inf, X)}, "in rows 0, 5, 10"),
-        ({"x": np.array([["a", "b"]] * N)}, "x must be numeric"),
+        ({"x": np.array([["a", "b"]] * N)}, "x must be numbers"),
         ({"x": np.zeros((N, 2, 2))}, f"got shape ({N}, 2, 2)"),
         ({"x": X[:0], "t": T[:0]}, "non-empty"),
         ({"w": -W}, "weights must be finite and not negative"),

@@ -3,6 +3,7 @@
 from importlib.metadata import version as _version
 
 from stitchflow import datasets, metrics, pl, report, tl
+from stitchflow._checkpoint import Checkpoint
 from stitchflow._cluster import run_all
 from stitchflow._consistency import Consistency
 from stitchflow._crossval import CrossValidation, cross_validate
@@ -28,12 +29,12 @@ from stitchflow._io import load
 from stitchflow._kde import KDE, silverman
 from stitchflow._method import Fit, Method, Packed
 from stitchflow._methods import METHODS
-from stitchflow._optimise import Checkpoint, Optimiser
+from stitchflow._optimise import Optimiser
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._residual import Residual, VelocityResidual
 from stitchflow._snapshots import Snapshots
 from stitchflow._spline import Spline, SplineCurve
-from stitchflow._status import ExtrapolationWarning, NotAvailable, Status
+from stitchflow._status import DataWarning, ExtrapolationWarning, NotAvailable, Status
 from stitchflow._stitching import Stitching, fit
 from stitchflow._terms import Entropy, InternalEnergy, Potential, Term
 from stitchflow._units import Units
@@ -71,6 +72,7 @@ __all__ = [
     "Consistency",
     "CrossValidation",
     "Curve",
+    "DataWarning",
     "DenoisingScoreMatching",
     "DensityResidual",
     "Diagnosis",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._types import rows_named
+from stitchflow._types import as_numbers, rows_named
 
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -46,8 +46,8 @@ def times(adata: Any, time_key: str) -> np.ndarray:
         missing = rows_named(np.flatnonzero(series.isna()))
         raise ValueError(f"adata.obs[{time_key!r}] is missing in {missing}")
     try:
-        return np.asarray(series.to_numpy(), dtype=np.float64)
-    except (TypeError, ValueError):
+        return as_numbers(series.to_numpy(), time_key).astype(np.float64)
+    except ValueError:
         if getattr(series.dtype, "ordered", False):
             used = series.cat.remove_unused_categories().cat
             return order_of(list(used.categories))[used.codes.to_numpy()]

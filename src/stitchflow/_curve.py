@@ -16,6 +16,9 @@ from stitchflow._networks import GrowthRate
 from stitchflow._terms import Cloud
 from stitchflow._types import Scalar
 
+# Times closer than this share of the whole range are one in float32.
+CLOSEST = 1e-6
+
 
 class Curve(eqx.Module):
     r"""$\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, particles linear between nodes.
@@ -62,6 +65,15 @@ class Curve(eqx.Module):
         k = self.particles.shape[0]
         if k < 2 or len(self.held_at) != k:
             raise ValueError(f"a curve needs one time per node and two or more, got {k} nodes")
+        n, d = self.particles.shape[1:]
+        widths = [
+            np.shape(b) for b in (self.raw_bandwidth, self.least_bandwidth, self.most_bandwidth)
+        ]
+        if self.log_weights.shape != (n,) or any(w not in ((), (1,), (d,)) for w in widths):
+            raise ValueError(
+                f"{n} particles in {d} dimensions do not go with weights {self.log_weights.shape} "
+                f"and bandwidths {widths}"
+            )
         if not np.all(np.diff(self.times) > 0):
             raise ValueError(f"node times must increase, got {self.times}")
 
@@ -187,7 +199,8 @@ def node_times(observed: np.ndarray, nodes: int, action: np.ndarray | None = Non
     if len(observed) > nodes / 2 + 1:
         passed = np.concatenate([[0.0], np.cumsum(share)])
         return np.interp(np.linspace(0.0, 1.0, nodes), passed / passed[-1], observed)
-    counts = np.maximum(1, np.round(share * (nodes - 1))).astype(int)
+    most = np.maximum(1, gaps / gaps.sum() / CLOSEST)
+    counts = np.clip(np.round(share * (nodes - 1)), 1, most).astype(int)
     pieces = [
         np.linspace(a, b, c, endpoint=False)
         for a, b, c in zip(observed[:-1], observed[1:], counts, strict=True)

@@ -15,7 +15,8 @@ from stitchflow._evaluate import evaluate, table
 from stitchflow._io import HEADER
 from stitchflow._method import Fit
 from stitchflow._optimise import Optimiser
-from stitchflow._runs import SPLIT, baselines
+from stitchflow._run_folder import Split, write_split
+from stitchflow._runs import baselines
 from stitchflow._snapshots import Snapshots
 from stitchflow._stitching import Stitching, fit
 from stitchflow._tables import Columns, read_table
@@ -64,10 +65,10 @@ def _keep(result: Fit, data: Snapshots, test: Snapshots, out: Path) -> None:
     assert data.rows is not None
     assert test.rows is not None
     rows = np.flatnonzero(np.isin(data.rows, test.rows))  # the file is in the order of `data`
-    np.savez(out / SPLIT, train=np.setdiff1d(np.arange(len(data.x)), rows), test=rows)
+    split = Split(np.setdiff1d(np.arange(len(data.x)), rows), rows)
     columns = asdict(Columns())
     result.source = {"demo": True, "path": str(file.resolve()), "sha256": table.sha256}
-    result.source["columns"] = columns
+    result.source |= {"columns": columns, "split_sha256": write_split(out, split)}
     result.save(out, overwrite=True)
 
 

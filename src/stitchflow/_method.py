@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stitchflow._advice import advice
+from stitchflow._curve import CLOSEST
 from stitchflow._energy import Energy
 from stitchflow._flow import Flow
 from stitchflow._html import table
@@ -16,6 +18,7 @@ from stitchflow._snapshots import Snapshots
 from stitchflow._status import Status
 from stitchflow._types import KeyLike
 
+SMALLEST = 1e-15  # unit of length or time; squares and their quotients must stay in float32
 SHOWN = ("divergence", "residual")  # of the history, at its end
 
 
@@ -107,6 +110,10 @@ class Method(ABC):
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         """Fit to validated snapshots of two times or more."""
 
+    def advice(self, data: Snapshots) -> list[str]:
+        """What to mind about the data before it is fitted."""
+        return advice(data)
+
     def told(self, physics: Energy) -> Method:
         """This method, set to learn an energy of this form where it learns one at all."""
         return self
@@ -131,4 +138,19 @@ def check_data(data: Any) -> Snapshots:
         raise ValueError(f"a fit needs two times or more, got {len(data)}: {data.times.tolist()}")
     if float(np.ptp(data.x, axis=0).max()) == 0.0:
         raise ValueError("all individuals are at the same point: there is nothing to fit")
+    units = data.units
+    sizes = {"space": units.length, "time": units.duration, "energy": units.energy**0.5}
+    for name, size in sizes.items():
+        if not SMALLEST < size < 1.0 / SMALLEST:
+            raise ValueError(
+                f"the data's unit of {name} would be {size:.3g}, which float32 has no room for: "
+                "measure x and t in other units"
+            )
+    gaps = np.diff(data.times) / units.duration
+    if gaps.min() < CLOSEST:
+        k = int(gaps.argmin())
+        raise ValueError(
+            f"the times {data.times[k]:.12g} and {data.times[k + 1]:.12g} are less than a "
+            "millionth of the whole range apart: give them one time"
+        )
     return data

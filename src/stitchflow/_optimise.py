@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -19,6 +16,7 @@ import optax
 from jaxtyping import Array
 from tqdm.auto import tqdm
 
+from stitchflow._checkpoint import Checkpoint
 from stitchflow._status import Status
 from stitchflow._types import check_count, check_number
 
@@ -88,49 +86,6 @@ class Optimum:
         )
 
 
-class Checkpoint:
-    """A file that holds the loop's state, replaced atomically every few seconds.
-
-    The state at a look determines everything after it, so a resumed fit gives the same numbers.
-    """
-
-    def __init__(self, path: Path, seconds: float = 15.0):
-        self.path, self.seconds = Path(path), seconds
-        self._last = time.monotonic()
-
-    def following(self, name: str) -> Checkpoint:
-        """The checkpoint of a later part of the same fit, in a file beside this one."""
-        return Checkpoint(self.path.with_stem(f"{self.path.stem}-{name}"), self.seconds)
-
-    def due(self) -> bool:
-        return time.monotonic() - self._last >= self.seconds
-
-    def write(self, state: Any, rows: list[dict[str, float]], waits: int, skipped: int) -> None:
-        self._last = time.monotonic()
-        leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
-        notes = json.dumps({"rows": rows, "waits": waits, "skipped": skipped})
-        partial = self.path.with_suffix(".partial")
-        with open(partial, "wb") as file:
-            np.savez(file, **leaves, notes=np.array(notes))  # pyright: ignore
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, self.path)
-
-    def read(self, state: Any) -> tuple[Any, list[dict[str, float]], int, int] | None:
-        """The stored state in the shape of `state`, or None where there is none."""
-        if not self.path.exists():
-            return None
-        with np.load(self.path, allow_pickle=False) as stored:
-            leaves, shape = jax.tree.flatten(state)
-            found = [jnp.asarray(stored[f"leaf{i}"]) for i in range(len(leaves))]
-            if any(
-                a.shape != b.shape or a.dtype != b.dtype for a, b in zip(found, leaves, strict=True)
-            ):
-                raise ValueError(f"{self.path} belongs to a fit of another shape")
-            notes = json.loads(str(stored["notes"]))
-        return shape.unflatten(found), notes["rows"], notes["waits"], notes["skipped"]
-
-
 # The share of the fit between two looks of the host at the loop.
 LOOKS = 100
 
@@ -189,49 +144,78 @@ def minimise(
     ones = jax.tree.map(lambda p: jnp.ones((), p.dtype), params)
     paces = ones if pace is None else pace(ones)
     every = max(1, -(-steps // LOOKS))
-    rows: list[dict[str, float]] = []
-    waits = skipped = done = 0
-    stored = checkpoint.read((carry, best, best_loss)) if checkpoint else None
+    now = _Standing(carry, best, best_loss, [], 0, 0)
+    stored = checkpoint.read(now[:3]) if checkpoint else None
     if stored is not None:
-        (carry, best, best_loss), rows, waits, skipped = stored
-        done = int(carry.step.max())
-    interrupted = plateau = False
-    with tqdm(
-        total=steps, initial=done, desc=label, disable=not progress, unit="step", leave=False
-    ) as bar:
-        while done < steps and not plateau:
-            until = min(done + every, steps)
-            if 10 * done // steps != tenth:
-                tenth = 10 * done // steps
+        now = _Standing(*stored[0], **stored[1])
+    interrupted = False
+    bar = tqdm(
+        total=steps, initial=now.done, desc=label, disable=not progress, unit="step", leave=False
+    )
+    try:
+        while not now.over(optimiser, steps, members):
+            if checkpoint and checkpoint.stopped.is_set():
+                raise KeyboardInterrupt
+            if 10 * now.done // steps != tenth:
+                tenth = 10 * now.done // steps
                 seen = pools(tenth)
-            before = float(best_loss.mean())
-            try:
-                end = jnp.asarray(until, jnp.int32)
-                carry, best, best_loss, means = _look(
-                    program, shared, carry, best, best_loss, end, seen, key, paces
-                )
-                row = {name: float(part.mean()) for name, part in means.items()}
-            except KeyboardInterrupt:
-                interrupted = True
-                break
-            skipped += int(carry.skipped.sum())
-            rows.append({"step": until, **row})
-            bar.update(until - done)
+            end = jnp.asarray(min(now.done + every, steps), jnp.int32)
+            *after, means = _look(program, shared, *now[:3], end, seen, key, paces)
+            row = {name: float(part.mean()) for name, part in means.items()}
+            # One assignment: an interruption finds the state of this look or of the last.
+            now = now.followed_by(*after, {"step": int(end), **row})
+            bar.update(now.done - bar.n)
             bar.set_postfix({n: f"{v:.4g}" for n, v in row.items()}, refresh=False)
-            done = until
-            waits = 0 if float(best_loss.mean()) < before - 1e-4 * abs(before) else waits + 1
-            plateau = optimiser.patience is not None and waits >= optimiser.patience
-            if checkpoint and (checkpoint.due() or done == steps):
-                checkpoint.write((carry, best, best_loss), rows, waits, skipped)
-            if (
-                skipped == done * members and len(rows) >= 10
-            ):  # nothing finite in a tenth of the fit
-                break
+            if checkpoint and (checkpoint.due() or now.over(optimiser, steps, members)):
+                checkpoint.write(now[:3], now.notes)
+    except KeyboardInterrupt:
+        interrupted = True
+        if checkpoint:
+            checkpoint.write(now[:3], now.notes)
+    finally:
+        bar.close()
 
+    rows = now.rows
     history = {n: np.array([row[n] for row in rows]) for n in rows[0]} if rows else {}
-    status = _status(float(best_loss.max()), done, steps, skipped, plateau, interrupted)
-    model = eqx.combine(best, static)
-    return Optimum(model, history, status, done, time.perf_counter() - start)
+    status = _status(now, optimiser, steps, interrupted)
+    model = eqx.combine(now.best, static)
+    return Optimum(model, history, status, now.done, time.perf_counter() - start)
+
+
+class _Standing(NamedTuple):
+    """Where a minimisation stands at a look: everything that what follows depends on."""
+
+    carry: _Carry
+    best: Any
+    best_loss: Array
+    rows: list[dict[str, float]]
+    waits: int
+    skipped: int
+
+    @property
+    def done(self) -> int:
+        return int(self.rows[-1]["step"]) if self.rows else 0
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        return {"rows": self.rows, "waits": self.waits, "skipped": self.skipped}
+
+    def followed_by(
+        self, carry: _Carry, best: Any, best_loss: Array, row: dict[str, float]
+    ) -> _Standing:
+        before = float(self.best_loss.mean())
+        better = float(best_loss.mean()) < before - 1e-4 * abs(before)
+        waits, skipped = 0 if better else self.waits + 1, self.skipped + int(carry.skipped.sum())
+        return _Standing(carry, best, best_loss, [*self.rows, row], waits, skipped)
+
+    def flat(self, optimiser: Optimiser) -> bool:
+        """Whether the loss no longer falls."""
+        return optimiser.patience is not None and self.waits >= optimiser.patience
+
+    def over(self, optimiser: Optimiser, steps: int, members: int) -> bool:
+        # Nothing finite in a tenth of the fit: nothing will come.
+        hopeless = self.skipped == self.done * members and len(self.rows) >= 10
+        return self.done >= steps or self.flat(optimiser) or hopeless
 
 
 class _Carry(NamedTuple):
@@ -296,17 +280,16 @@ def _steps(
     return last, best, jnp.where(better, means["loss"], best_loss), means
 
 
-def _status(
-    best: float, done: int, steps: int, skipped: int, plateau: bool, interrupted: bool
-) -> Status:
-    if not np.isfinite(best):
+def _status(now: _Standing, optimiser: Optimiser, steps: int, interrupted: bool) -> Status:
+    done, skipped = now.done, now.skipped
+    if not np.isfinite(float(now.best_loss.max())):
         if interrupted:
             return Status(False, "interrupted before the first look; the model is the start")
         return Status(False, f"diverged: no finite loss in {done} steps; the model is the start")
     ok, words = True, f"finished {done} steps"
     if interrupted:
         ok, words = False, f"interrupted after {done} of {steps} steps; the best model so far"
-    elif plateau:
+    elif now.flat(optimiser):
         words = f"converged after {done} of {steps} steps: the loss no longer falls"
     if skipped:
         words += f"; {skipped} non-finite steps skipped"

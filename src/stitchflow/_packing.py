@@ -83,6 +83,15 @@ def settings_of(part: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
     return entry
 
 
+def plan_of(method: Any) -> dict[str, Any]:
+    """Every setting of a method, to tell whether a run is resumed with the same ones."""
+    settings = {"name": method.name, **settings_of(method, leave_out=("energy",))}
+    energy = getattr(method, "energy", None)
+    if isinstance(energy, Energy):
+        settings["energy"] = [[repr(term), term.settings] for term in energy.terms]
+    return settings
+
+
 def settings_from(kind: type, entry: dict[str, Any]) -> Any:
     """The settings object of class `kind` that `settings_of` described."""
     values = {}
@@ -155,5 +164,7 @@ def with_arrays(model: Any, arrays: dict[str, np.ndarray]) -> Any:
             raise ValueError(f"the stored model lacks {name}")
         if arrays[name].shape != leaf.shape:
             raise ValueError(f"{name} should have shape {leaf.shape}, got {arrays[name].shape}")
+        if arrays[name].dtype.kind != "f":
+            raise ValueError(f"{name} should hold numbers, got {arrays[name].dtype}")
         found.append(jnp.asarray(arrays[name]))
     return eqx.combine(shape.unflatten(found), static)

@@ -6,32 +6,38 @@ import json
 import logging
 import os
 import time
-import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
+from stitchflow._checkpoint import Checkpoint
 from stitchflow._crossval import FoldScore
 from stitchflow._energy import Energy
 from stitchflow._evaluate import Scores, evaluate
-from stitchflow._io import HEADER, load, save, write_atomically
+from stitchflow._files import only_writer
+from stitchflow._io import HEADER, load, save
 from stitchflow._method import Fit, Method, check_data
 from stitchflow._methods import METHODS
-from stitchflow._optimise import Checkpoint
-from stitchflow._packing import settings_of
+from stitchflow._packing import plan_of
 from stitchflow._pair_terms import Interaction
+from stitchflow._run_folder import (
+    CHECKPOINT,
+    Split,
+    check_run,
+    clear_checkpoints,
+    naming,
+    read_split,
+    start_run,
+    stopping,
+    write_split,
+)
 from stitchflow._snapshots import Snapshots
 from stitchflow._stitching import Stitching, fit
 from stitchflow._tables import Columns, DataFile, read_table
 from stitchflow._terms import Entropy, Potential
-
-PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
-LATER = ("checkpoint-energy.npz", "checkpoint-curve.npz")
 
 
 def keep_compilations() -> None:
@@ -40,44 +46,6 @@ def keep_compilations() -> None:
     jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     logging.getLogger("jax").setLevel(logging.ERROR)
-
-
-@contextmanager
-def naming(what: str) -> Iterator[None]:
-    """Errors of the library, with the file or option of the command line they come from."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{what}: {error}") from None
-
-
-@dataclass(frozen=True)
-class Split:
-    """Row numbers of a data file: what was trained on, and what is held out."""
-
-    train: np.ndarray
-    test: np.ndarray
-
-    @staticmethod
-    def of(file: DataFile, hold_out: Sequence[float], fraction: float, seed: int) -> Split:
-        """The file's own split, or a random one; all individuals of held-out times are test."""
-        data = file.snapshots
-        assert data.rows is not None
-        if file.train_rows is not None:
-            train = file.train_rows
-            test = np.setdiff1d(data.rows, train) if file.test_rows is None else file.test_rows
-        elif file.test_rows is not None:
-            train, test = np.setdiff1d(data.rows, file.test_rows), file.test_rows
-        elif fraction == 0:
-            train, test = data.rows, data.rows[:0]
-        else:
-            with naming(f"--test-fraction {fraction:g}"):
-                parts = data.split(1.0 - fraction, key=seed)
-            train, test = (np.asarray(part.rows) for part in parts)
-        with naming(f"{file.path}: --hold-out"):
-            held = np.isin(data.index, [data.at(t) for t in hold_out])
-        hidden = data.rows[held]
-        return Split(np.setdiff1d(train, hidden), np.union1d(test, hidden))
 
 
 def build_method(
@@ -176,63 +144,34 @@ def fit_file(
         "seed": seed,
         "method": plan_of(method),
     }
-    _open_run(out, started, resume, overwrite)
-    if resume and (out / HEADER).exists():
-        before = load(out)
-        if before.status.ok:
-            before.data = train
-            return before
-    checkpoint = Checkpoint(out / CHECKPOINT)
-    result = fit(train, method, seed, progress=progress, checkpoint=checkpoint)
-    result.source = started["data"]
-    np.savez(out / SPLIT, train=split.train, test=split.test)
-    save(result, out, overwrite=True)
-    if result.status.ok:  # an interrupted fit goes on from here with --resume
-        checkpoint.path.unlink(missing_ok=True)
-        for name in LATER:
-            (out / name).unlink(missing_ok=True)
-    return result
-
-
-def plan_of(method: Method) -> dict[str, Any]:
-    """Every setting of a method, to tell whether a run is resumed with the same ones."""
-    settings = {"name": method.name, **settings_of(method, leave_out=("energy",))}
-    energy = getattr(method, "energy", None)
-    if isinstance(energy, Energy):
-        settings["energy"] = [[repr(term), term.settings] for term in energy.terms]
-    return settings
-
-
-def _open_run(out: Path, started: dict[str, Any], resume: bool, overwrite: bool) -> None:
-    """Make the directory of a run, refusing to touch what is already there unless asked."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file; a run is a directory")
-    plan = out / PLAN
-    if resume:
-        if not plan.is_file():
-            raise ValueError(f"--resume: {out} holds no run to resume")
-        with naming(f"--resume: {plan} is damaged"):
-            before = json.loads(plan.read_bytes())
-        if before != json.loads(json.dumps(started)):
-            raise ValueError(f"--resume: {out} was started with other data or settings")
-        return
-    mine = (PLAN, SPLIT, CHECKPOINT, *LATER, HEADER)
-    if not overwrite and any((out / name).exists() for name in mine):
-        raise ValueError(f"--out {out} already holds a run; pass --overwrite or --resume")
+    check_run(out, started, resume, overwrite)
     out.mkdir(parents=True, exist_ok=True)
-    for name in mine:
-        (out / name).unlink(missing_ok=True)
-    write_atomically(plan, json.dumps(started, indent=1).encode())
+    with only_writer(out):
+        if not resume:
+            start_run(out, started)
+        before = load(out) if resume and (out / HEADER).exists() else None
+        if before is not None and before.status.ok:
+            before.data = train
+            clear_checkpoints(out)
+            return before
+        checkpoint = Checkpoint(out / CHECKPOINT)
+        with stopping(checkpoint):
+            result = fit(train, method, seed, progress=progress, checkpoint=checkpoint)
+        result.source = started["data"] | {"split_sha256": write_split(out, split)}
+        save(result, out, overwrite=True)
+        if result.status.ok:  # an interrupted fit goes on from here with --resume
+            clear_checkpoints(out)
+        return result
 
 
 def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots]:
     """A finished run and its held-out individuals, with its training data where that is at hand."""
     result = load(run)
-    if "columns" not in result.source:
+    if not {"path", "sha256", "columns"} <= set(result.source):
         raise ValueError(f"{run} was not made by `stitchflow fit`: it has no record of its data")
     columns = Columns.stored(result.source["columns"])
     stored = Path(result.source["path"])
-    split = _read_split(run / SPLIT)
+    split = read_split(run, result.source)
     file = read_table(data or stored, columns) if data or stored.is_file() else None
     if file is None:
         raise ValueError(f"{stored}: the data of {run} is gone; name another file with --data")
@@ -254,18 +193,10 @@ def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots]:
     return result, test
 
 
-def held_out(file: DataFile, run: Path) -> Snapshots | None:
+def held_out(file: DataFile, run: Path, source: dict[str, Any]) -> Snapshots | None:
     """The individuals of a run's own data that it was not trained on."""
-    rows = _read_split(run / SPLIT).test
+    rows = read_split(run, source).test
     return file.at_rows(rows) if len(rows) else None
-
-
-def _read_split(path: Path) -> Split:
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            return Split(stored["train"], stored["test"])
-    except (zipfile.BadZipFile, OSError, ValueError, KeyError) as error:
-        raise ValueError(f"{path}: cannot be read ({error})") from None
 
 
 def baselines(data: Snapshots | None, test: Snapshots, most: int = 1000) -> dict[str, Scores]:

@@ -12,7 +12,16 @@ import numpy as np
 
 from stitchflow._coupling import Motion, actions, motion
 from stitchflow._html import table
-from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_number, rows_named
+from stitchflow._types import (
+    KeyLike,
+    as_cloud,
+    as_labels,
+    as_numbers,
+    as_rng,
+    as_times,
+    check_number,
+    rows_named,
+)
 from stitchflow._units import Units
 
 MOST_ROWS = 20  # of a table in a notebook
@@ -72,7 +81,9 @@ class Snapshots:
             ids = np.tile(np.arange(sizes[0]), len(clouds))
         if weights is not None and [len(w) for w in weights] != sizes:
             raise ValueError(f"weights must match the clouds' sizes {sizes}")
-        flat = None if weights is None else np.concatenate([np.asarray(w, float) for w in weights])
+        flat = weights
+        if weights is not None:
+            flat = np.concatenate([as_numbers(w, "weights") for w in weights])
         return Snapshots.from_table(
             np.concatenate(clouds), np.repeat(times, sizes), weights=flat, ids=ids
         )
@@ -102,8 +113,8 @@ class Snapshots:
             index=index,
             times=times,
             weights=_normalise(take(weights), index, n, order),
-            ids=take(ids),
-            groups=take(groups),
+            ids=take(as_labels(ids, "ids")),
+            groups=take(as_labels(groups, "groups")),
             rows=order,
         )
 
@@ -310,14 +321,14 @@ def _normalise(weights: np.ndarray | None, index: np.ndarray, n: int, rows: np.n
     """Weights whose mean is one within each time."""
     if weights is None:
         return np.ones(n)
-    try:
-        weights = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("weights must be numbers") from None
+    weights = as_numbers(weights, "weights").astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
     if bad.size:
         named = rows_named(np.sort(rows[bad]))
         raise ValueError(f"weights must be finite and not negative, got otherwise in {named}")
+    largest = weights.max(initial=0.0)
+    if largest > 0 and not 1e-100 < largest < 1e100:  # sums would be zero or infinite
+        weights = weights / largest
     totals = np.bincount(index, weights=weights)
     if (totals <= 0).any():
         raise ValueError("weights must not be all zero within a time")

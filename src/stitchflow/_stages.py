@@ -9,11 +9,12 @@ import equinox as eqx
 import jax
 from jaxtyping import Array
 
+from stitchflow._checkpoint import Checkpoint
 from stitchflow._choices import STEPS
 from stitchflow._curve import Curve
 from stitchflow._energy import Energy
 from stitchflow._observations import Observations
-from stitchflow._optimise import Checkpoint, Optimum, minimise
+from stitchflow._optimise import Optimum, minimise
 from stitchflow._snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -79,9 +80,11 @@ def train(
         shared=(0, own) if together else None,
     )
     both = first.then(second, (curve, second.model))
+    if not method.consistency.settling or not second.status.ok:
+        return both
     one = jax.tree.map(lambda a: a[0] if eqx.is_array(a) else a, curve) if together else curve
     unexplained = second.history["residual"][-1] / one.speed**2
-    if not method.consistency.settling or not second.status.ok or unexplained > LOOSE:
+    if unexplained > LOOSE:
         return both
     third = minimise(
         jax.tree_util.Partial(type(method).curve_loss, method),

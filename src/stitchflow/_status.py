@@ -17,6 +17,10 @@ class ExtrapolationWarning(UserWarning):
     """A time outside the observed range was asked for and is answered by simulation."""
 
 
+class DataWarning(UserWarning):
+    """Something about the data that a fit cannot mend, and what to do about it."""
+
+
 @dataclass(frozen=True)
 class Status:
     """How a fit ended, in words: `ok` is False when the numbers should not be trusted."""

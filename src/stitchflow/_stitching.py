@@ -9,6 +9,7 @@ minimised over the particles, weights and bandwidth of the curve and the paramet
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -20,6 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from stitchflow._advice import advice
+from stitchflow._checkpoint import Checkpoint
 from stitchflow._choices import suited
 from stitchflow._consistency import Consistency
 from stitchflow._curve import Curve
@@ -30,11 +33,12 @@ from stitchflow._growth import Growth
 from stitchflow._kde import PAIR_BUDGET
 from stitchflow._method import Fit, Method, Packed, check_data
 from stitchflow._observations import POOL, Observations
-from stitchflow._optimise import Checkpoint, Optimiser, Optimum
+from stitchflow._optimise import Optimiser, Optimum
 from stitchflow._packing import (
     LATER,
     energy_from,
     named_arrays,
+    plan_of,
     ready_energy,
     settings_from,
     settings_of,
@@ -48,6 +52,7 @@ from stitchflow._snapshots import Snapshots
 from stitchflow._spline import Spline, SplineCurve
 from stitchflow._stages import train
 from stitchflow._start import start
+from stitchflow._status import DataWarning
 from stitchflow._terms import Entropy, Potential, Term
 from stitchflow._types import KeyLike, Scalar, as_key, check_count
 
@@ -117,6 +122,10 @@ class Stitching(Method):
         held = min(times * largest * data.dim, POOL)
         floats = 4 * pairs + 2 * held + 8 * k * n * data.dim
         return 4 * floats
+
+    def advice(self, data: Snapshots) -> list[str]:
+        """What to mind about the data, and about the nodes it would get."""
+        return advice(data, self.resolved(data).nodes)
 
     def describe(self, data: Snapshots) -> str:
         """One line of what a fit to this data would use."""
@@ -225,6 +234,8 @@ class Stitching(Method):
             if method.growth is None
             else method.growth.init(units.dim, jax.random.key(0)),
         )
+        if curve.particles.shape[2] != units.dim:
+            raise ValueError(f"particles and units differ in their dimensions ({units.dim})")
         curve, ready = with_arrays((curve, ready), arrays)
         return method, StitchedFlow(curve, ready, units), ready
 
@@ -289,9 +300,13 @@ def fit(
     method = Stitching() if method is None else method
     if not isinstance(method, Method):
         raise TypeError(f"method must be one such as Stitching(), got {method!r}")
-    as_key(key)
+    data, bits = check_data(data), jax.random.key_data(as_key(key)).tolist()
+    for words in method.advice(data):
+        warnings.warn(f"data: {words}", DataWarning, stacklevel=2)
+    if checkpoint is not None:
+        checkpoint = checkpoint.owned_by(data.fingerprint, plan_of(method), bits)
     if devices is None:
-        return method.fit(check_data(data), key, progress, checkpoint)
+        return method.fit(data, key, progress, checkpoint)
     if not isinstance(method, Stitching):
         raise TypeError(f"devices: only stitching shares a fit among several, not {method.name}")
-    return method.fit(check_data(data), key, progress, checkpoint, devices)
+    return method.fit(data, key, progress, checkpoint, devices)

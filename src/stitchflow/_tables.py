@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stitchflow._archive import Archive, check_unpacked
 from stitchflow._cells import representation, times
-from stitchflow._mapped import mapped
 from stitchflow._snapshots import Snapshots
+from stitchflow._types import as_numbers
 
 
 @dataclass(frozen=True)
@@ -96,25 +98,16 @@ def _npz(path: Path, columns: Columns) -> dict[str, Any]:
     if columns.features:
         raise ValueError(f"{path}: --columns chooses columns of a table; an .npz has its array x")
     found: dict[str, Any] = {}
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path}: not a readable .npz file (it is no zip archive, or cut short)")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            for part, name in names.items():
-                if name in file.files:
-                    large = mapped(path, name)
-                    found[part] = file[name] if large is None else large
-                elif part in asked:
-                    listed = ", ".join(file.files) or "nothing"
-                    raise ValueError(f"no array {name!r}; the file holds {listed}")
-            for name in ("train_idx", "test_idx"):
-                if name in file.files:
-                    found[name] = file[name]
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError) as error:
-        raise ValueError(f"{path}: not a readable .npz file ({error})") from None
+        file = Archive(path)
+        for part, name in names.items():
+            if name in file.names or part in asked:
+                found[part] = file[name]
+        for name in ("train_idx", "test_idx"):
+            if name in file.names:
+                found[name] = file[name]
     except ValueError as error:
-        reason = "it holds pickled objects, which are refused" if "pickle" in str(error) else error
-        raise ValueError(f"{path}: {reason}") from None
+        raise ValueError(f"{path}: {error}") from None
     return found
 
 
@@ -124,13 +117,17 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
     except ImportError:
         raise ValueError(f"{path}: reading tables needs pandas; install stitchflow[data]") from None
     try:
-        read = pandas.read_csv if path.suffix.lower() == ".csv" else pandas.read_parquet
-        frame = read(path)
+        with _quietly(path, "a readable table"):
+            if path.suffix.lower() == ".csv":
+                frame = pandas.read_csv(path)
+            else:
+                _check_parquet(path)
+                frame = pandas.read_parquet(path)
     except ImportError:
         raise ValueError(f"{path}: reading it needs pyarrow; install stitchflow[data]") from None
-    except Exception as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path}: not a readable table ({first})") from None
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise ValueError(f"{path}: two columns are called {twice!r}")
     if columns.rep:
         raise ValueError(f"{path}: --rep names a representation of an .h5ad; use --columns")
     time = columns.time or "t"
@@ -165,12 +162,10 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
         import anndata
     except ImportError:
         raise ValueError(f"{path}: reading it needs anndata; install stitchflow[anndata]") from None
-    try:
+    with _quietly(path, "a readable .h5ad file"):
+        _check_h5(path, whole=columns.rep == "X")
         # Backed: the genes stay on disk, a fit needs one representation.
         adata = anndata.read_h5ad(path, backed="r")
-    except Exception as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path}: not a readable .h5ad file ({first})") from None
     if columns.features:
         raise ValueError(f"{path}: --columns chooses columns of a table; use --rep for an .h5ad")
     if columns.time is None:
@@ -201,11 +196,57 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def _quietly(path: Path, kind: str) -> Iterator[None]:
+    """Whatever another package says of a file's content, as one sentence that names the file."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except ImportError:
+        raise
+    except Exception as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path}: not {kind} ({first})") from None
+
+
+def _check_parquet(path: Path) -> None:
+    """No more numbers than a file of its size could hold."""
+    from pyarrow.parquet import read_metadata
+
+    found = read_metadata(path)
+    check_unpacked(8 * found.num_rows * found.num_columns, path.stat().st_size)
+
+
+def _check_h5(path: Path, whole: bool) -> None:
+    """Nothing that lies outside the file, and no more numbers than it could hold.
+
+    The matrix X stays on disk unless the `whole` file is wanted.
+    """
+    import h5py
+
+    def sizes(group: Any) -> Iterator[int]:
+        for name in group:
+            item = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
+            if isinstance(item, h5py.Group):
+                yield from sizes(item)
+            elif item is None or item.external or item.is_virtual:
+                raise ValueError(f"{name} leads outside the file")
+            elif whole or not item.name.startswith(("/X", "/raw/X")):
+                yield item.size * item.dtype.itemsize
+
+    with h5py.File(path) as file:
+        check_unpacked(sum(sizes(file)), path.stat().st_size)
+
+
 def _numbers(column: Any, place: str) -> np.ndarray:
     """A pandas column as floats, or an error that says where it is and what it holds."""
     try:
-        return column.astype(float).to_numpy()
-    except (TypeError, ValueError):
+        found = column.to_numpy()
+        if found.dtype == object:  # pandas has several words for what is missing
+            found = np.where(column.isna(), np.nan, found)
+        return as_numbers(found, place).astype(np.float64)
+    except ValueError:
         raise ValueError(
             f"{place} must hold numbers, got {column.dtype}, for example {column.iloc[0]!r}"
         ) from None

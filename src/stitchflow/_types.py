@@ -36,16 +36,33 @@ def as_rng(key: KeyLike) -> np.random.Generator:
     return np.random.default_rng(np.asarray(jax.random.key_data(as_key(key))).tolist())
 
 
+# Beyond this size float32, which everything is computed in, has no room for squares of squares.
+LARGEST = 1e30
+
+
+def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
+    """A float array of whatever means real numbers, or a `ValueError` that names the argument."""
+    if hasattr(values, "toarray"):  # a sparse matrix
+        values = values.toarray()
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} must be numbers, got masked entries among them")
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "mM":
+            raise TypeError("dates and durations have no unit of their own; divide by one first")
+        if array.dtype.kind == "c":
+            raise TypeError("complex numbers have no order")
+        if array.dtype.kind != "f" or array.dtype.itemsize not in (4, 8):
+            array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = getattr(values, "dtype", type(values).__name__)
+        raise ValueError(f"{name} must be numbers, got {kind}: {error}") from None
+    return array
+
+
 def as_cloud(x: ArrayLike, name: str, dim: int | None = None) -> np.ndarray:
     """A finite (n, dim) float array, or a `ValueError` that names the argument and the row."""
-    try:
-        x = np.asarray(x)
-        if x.dtype == object or x.dtype.kind not in "fiub":
-            x = x.astype(float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numeric, got {type(x).__name__}: {error}") from None
-    if x.dtype.kind != "f":
-        x = x.astype(np.float64)
+    x = as_numbers(x, name)
     if x.ndim == 1:
         x = x[:, None] if dim in (None, 1) else x[None, :]
     if x.ndim != 2 or x.shape[1] == 0:
@@ -55,7 +72,25 @@ def as_cloud(x: ArrayLike, name: str, dim: int | None = None) -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
     if bad.size:
         raise ValueError(f"{name} must be finite, got NaN or infinity in {rows_named(bad)}")
+    far = np.flatnonzero((np.abs(x) > LARGEST).any(axis=1))
+    if far.size:
+        raise ValueError(f"{name} must be below {LARGEST:g} in size, got more in {rows_named(far)}")
     return x
+
+
+def as_labels(column: ArrayLike, name: str) -> np.ndarray | None:
+    """Names that can be told apart, or an error: a missing one would be everybody's."""
+    if column is None:
+        return None
+    labels = np.asarray(column)
+    try:
+        absent = [label is None or bool(label != label) for label in labels.tolist()]
+        np.unique(labels[~np.array(absent, bool)])
+    except TypeError:
+        raise ValueError(f"{name} must be all text or all numbers, got a mixture") from None
+    if any(absent):
+        raise ValueError(f"{name} are missing in {rows_named(np.flatnonzero(absent))}")
+    return labels
 
 
 def rows_named(rows: np.ndarray, most: int = 5) -> str:
@@ -68,15 +103,14 @@ def rows_named(rows: np.ndarray, most: int = 5) -> str:
 
 def as_times(times: ArrayLike, name: str = "times") -> np.ndarray:
     """A finite 1-D float64 array of times."""
-    try:
-        values = np.atleast_1d(np.asarray(times, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numbers, got {times!r}") from None
+    values = np.atleast_1d(as_numbers(times, name)).astype(np.float64)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"{name} must be a non-empty list of numbers, got shape {values.shape}")
     if not np.isfinite(values).all():
         bad = rows_named(np.flatnonzero(~np.isfinite(values)))
         raise ValueError(f"{name} must be finite, got NaN or infinity in {bad}")
+    if np.abs(values).max() > LARGEST:
+        raise ValueError(f"{name} must be below {LARGEST:g} in size, got {values.tolist()[:5]}")
     return values
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -82,7 +83,9 @@ def fit(
     """
     import jax
 
-    from stitchflow._runs import build_method, fit_file, held_out, parse_settings
+    from stitchflow._method import check_data
+    from stitchflow._runs import build_method, fit_file, held_out, naming, parse_settings
+    from stitchflow._status import DataWarning
     from stitchflow._stitching import Stitching
     from stitchflow._tables import Columns, read_table
 
@@ -98,28 +101,35 @@ def fit(
     features = None if columns is None else tuple(columns.split(","))
     names = Columns(time_key, rep, features, weight_key, id_key, group_key)
     file = read_table(data, names)
+    with naming(f"{data}: what is left for training"):
+        check_data(file.snapshots)
     console.print(f"{data}: {file.snapshots!r}")
     device = jax.devices()[0]
     console.print(f"device: {device.platform} ({device.device_kind}), {os.cpu_count()} cores")
     if isinstance(chosen, Stitching):
         console.print(chosen.describe(file.snapshots))
-    result = fit_file(
-        file,
-        names,
-        chosen,
-        out,
-        hold_out=_numbers(hold_out, "--hold-out"),
-        fraction=test_fraction,
-        seed=seed,
-        resume=resume,
-        overwrite=overwrite,
-        progress=sys.stderr.isatty(),
-    )
+    for words in chosen.advice(file.snapshots):
+        console.print(f"mind: {words}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # said already
+        result = fit_file(
+            file,
+            names,
+            chosen,
+            out,
+            hold_out=_numbers(hold_out, "--hold-out"),
+            fraction=test_fraction,
+            seed=seed,
+            resume=resume,
+            overwrite=overwrite,
+            progress=sys.stderr.isatty(),
+        )
     console.print(result.summary())
     console.print(f"wrote {out}/: header.json, arrays.npz, split.npz", soft_wrap=True)
     if not result.status.ok:
+        console.print("an interrupted fit goes on with --resume")
         raise typer.Exit(1)
-    _write_report(result, out, held_out(file, out))
+    _write_report(result, out, held_out(file, out, result.source))
     console.print(f"next: stitchflow evaluate {out}")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from stitchflow._evaluate import Row, evaluate
 from stitchflow._method import Fit, Method
 from stitchflow._methods import METHODS
-from stitchflow._runs import plan_of
+from stitchflow._packing import plan_of
 from stitchflow._status import ExtrapolationWarning
 from stitchflow._stitching import Stitching, fit
 from stitchflow.bench._tasks import TASKS, Problem, Task

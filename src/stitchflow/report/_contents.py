@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from stitchflow._advice import advice
 from stitchflow._diagnose import Diagnosis, diagnose
 from stitchflow._ensemble import Ensemble
 from stitchflow._evaluate import PROTOCOLS, Scores, evaluate
 from stitchflow._io import versions as installed
 from stitchflow._method import Fit
-from stitchflow._runs import baselines, plan_of
+from stitchflow._packing import plan_of
+from stitchflow._runs import baselines
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import NotAvailable
 from stitchflow.report._charts import Chart, history_charts, interaction_chart
@@ -152,6 +154,8 @@ def _concerns(fit: Fit, test: Snapshots | None, diagnosis: Diagnosis | None) -> 
             f"Only {fit.data.counts[k]} individuals were trained on at t = {fit.data.times[k]:g}: "
             "whatever is said of that time is said of few."
         )
+    if fit.data is not None:
+        said.extend(f"{words[0].upper()}{words[1:]}." for words in advice(fit.data))
     if test is not None and test.times[-1] > fit.times[-1]:
         said.append(
             f"Nothing after t = {fit.times[-1]:g} was trained on: what is shown there is "

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stitchflow._ensemble import Ensemble
-from stitchflow._io import write_atomically
+from stitchflow._files import write_atomically
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
 from stitchflow.report._charts import HEIGHT, WIDTH

@@ -10,7 +10,7 @@ import numpy as np
 
 from stitchflow._cells import column, representation, times
 from stitchflow._energy import Energy
-from stitchflow._io import FORMAT, from_plain, plain
+from stitchflow._io import check_format, from_plain, plain
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
 
@@ -62,10 +62,7 @@ def load(adata: Any, key_added: str = "stitchflow", *, energy: Energy | None = N
     """
     params, entry = params_of(adata, key_added), adata.uns[key_added]
     header = json.loads(str(entry["header"]))
-    if header.get("format") != FORMAT:
-        raise ValueError(
-            f"uns[{key_added!r}] has format {header.get('format')!r}; this version reads {FORMAT}"
-        )
+    check_format(header.get("format"), f"uns[{key_added!r}]")
     arrays = {n.replace("|", "/"): np.asarray(array) for n, array in entry["arrays"].items()}
     fit = from_plain(header, arrays, energy)
     try:

@@ -1,0 +1,177 @@
+"""Small changes to the numeric core that a test should notice.
+
+Each mutant is the package with one operator or constant changed; the quick tests beside the changed
+module run on it, and a failure kills it. `results/mutants.jsonl` holds a line each, `make mutants`
+adds what is missing of a fixed sample, and prints those that survived.
+"""
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import jax  # once for all mutants, which are forks
+import numpy as np
+import pytest
+import scipy.stats
+
+ROOT = Path(__file__).parents[1]
+LINES, COPY = ROOT / "results" / "mutants.jsonl", ROOT / "build" / "mutants"
+WARM = (jax, np, scipy.stats)
+SECONDS = 170  # a mutant that never ends is noticed too
+
+TESTS = {
+    "_kde": ("test_kde", "test_scale"),
+    "_residual": ("test_residual",),
+    "_intervals": ("test_residual",),
+    "_curve": ("test_curve", "test_properties"),
+    "_divergence": ("test_divergence",),
+    "_energy": ("test_terms", "test_simulate"),
+    "_terms": ("test_terms", "test_simulate"),
+    "_networks": ("test_terms", "test_growth"),
+    "metrics": ("test_metrics", "test_properties"),
+    "_units": ("test_snapshots", "test_flow"),
+}
+SWAPS = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.MatMult: ast.Add,
+    ast.Lt: ast.GtE,
+    ast.LtE: ast.Gt,
+    ast.Gt: ast.LtE,
+    ast.GtE: ast.Lt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.USub: ast.UAdd,
+}
+NAMES = {"minimum": "maximum", "maximum": "minimum", "sum": "mean", "mean": "sum", "exp": "log"}
+
+
+class Mutant(NamedTuple):
+    module: str
+    place: int
+    line: int
+    before: str
+    after: str
+
+
+class Mutate(ast.NodeTransformer):
+    """Every place where something can change, in order; the one that is asked for is changed."""
+
+    def __init__(self, wanted: int | None = None):
+        self.wanted, self.found, self.count = wanted, [], 0
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        # Annotations, texts and the words of an error are no numerics.
+        if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
+            return node
+        if isinstance(node, ast.FunctionDef) and node.name in ("__repr__", "describe"):
+            return node
+        if isinstance(node, ast.arg):
+            return node
+        self._offer(node)
+        for name, value in ast.iter_fields(node):
+            if name in ("annotation", "returns", "decorator_list"):
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    self.visit(child)
+        return node
+
+    def _offer(self, node: ast.AST) -> None:
+        if isinstance(node, (ast.BinOp, ast.BoolOp, ast.UnaryOp)) and type(node.op) in SWAPS:
+            self._change(node, "op", SWAPS[type(node.op)]())
+        elif isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
+            self._change(node, "ops", [SWAPS[type(node.ops[0])](), *node.ops[1:]])
+        elif isinstance(node, ast.Attribute) and node.attr in NAMES:
+            self._change(node, "attr", NAMES[node.attr])
+        elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            self._change(node, "value", node.value + 1 if node.value else 1)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+            self._change(node, "value", not node.value)
+
+    def _change(self, node: ast.AST, field: str, value) -> None:
+        old, before = getattr(node, field), ast.unparse(node)
+        setattr(node, field, value)
+        self.found.append((node.lineno, before, ast.unparse(node)))
+        if self.count != self.wanted:
+            setattr(node, field, old)
+        self.count += 1
+
+
+def sample(count: int, seed: int) -> list[Mutant]:
+    """The same mutants every time, of each module in proportion to what can change in it."""
+    every = []
+    for module in TESTS:
+        mutate = Mutate()
+        mutate.visit(ast.parse((ROOT / "src/stitchflow" / f"{module}.py").read_text()))
+        every += [Mutant(module, i, *found) for i, found in enumerate(mutate.found)]
+    return random.Random(seed).sample(every, min(count, len(every)))
+
+
+def killed(mutant: Mutant) -> tuple[bool, float]:
+    """Whether the tests beside the module notice."""
+    source = ROOT / "src/stitchflow" / f"{mutant.module}.py"
+    tree = ast.parse(source.read_text())
+    Mutate(mutant.place).visit(tree)
+    changed = COPY / "stitchflow" / source.name
+    changed.write_text(ast.unparse(tree))
+    start, pid = time.monotonic(), os.fork()
+    if not pid:
+        os.dup2(os.open(COPY / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(1, 2)
+        sys.path.insert(0, str(COPY))
+        files = [str(ROOT / "tests" / f"{name}.py") for name in TESTS[mutant.module]]
+        quiet = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        os._exit(int(pytest.main([*quiet, "--rootdir", str(ROOT), *files])))
+    while (status := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        if time.monotonic() - start > SECONDS:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+    changed.write_text(source.read_text())
+    return status[1] != 0, time.monotonic() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--budget", type=float, default=600.0, help="minutes")
+    chosen = parser.parse_args()
+    until = time.monotonic() + 60 * chosen.budget
+    shutil.rmtree(COPY, ignore_errors=True)
+    shutil.copytree(ROOT / "src" / "stitchflow", COPY / "stitchflow")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(ROOT / "build" / "mutants-cache")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    lines = LINES.read_text().splitlines() if LINES.exists() else []
+    rows = {tuple(row["mutant"]): row["killed"] for row in map(json.loads, lines)}
+    for mutant in sample(chosen.count, chosen.seed):
+        if mutant in rows or time.monotonic() > until:
+            continue
+        rows[mutant], seconds = killed(mutant)
+        row = {"mutant": mutant, "killed": rows[mutant], "seconds": round(seconds, 1)}
+        with open(LINES, "a") as file:
+            file.write(json.dumps(row) + "\n")
+        print("killed  " if rows[mutant] else "SURVIVED", *mutant, f"{seconds:.0f} s", flush=True)
+    print(f"{sum(rows.values())} of {len(rows)} killed; survivors:")
+    for mutant, dead in rows.items():
+        if not dead:
+            print(" ", *mutant)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The directory of a run: who was set aside, what may be overwritten, where a fit goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stitchflow._archive import Archive
+from stitchflow._checkpoint import Checkpoint
+from stitchflow._files import PARTIAL, read_file, read_json, write_atomically
+from stitchflow._io import HEADER, packed
+from stitchflow._tables import DataFile
+
+PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
+LATER = ("checkpoint-energy.npz", "checkpoint-curve.npz")
+MINE = (PLAN, SPLIT, CHECKPOINT, *LATER, HEADER)
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Errors of the library, with the file or option of the command line they come from."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of a data file: what was trained on, and what is held out."""
+
+    train: np.ndarray
+    test: np.ndarray
+
+    @staticmethod
+    def of(file: DataFile, hold_out: Sequence[float], fraction: float, seed: int) -> Split:
+        """The file's own split, or a random one; all individuals of held-out times are test."""
+        data = file.snapshots
+        assert data.rows is not None
+        if file.train_rows is not None:
+            train = file.train_rows
+            test = np.setdiff1d(data.rows, train) if file.test_rows is None else file.test_rows
+        elif file.test_rows is not None:
+            train, test = np.setdiff1d(data.rows, file.test_rows), file.test_rows
+        elif fraction == 0:
+            train, test = data.rows, data.rows[:0]
+        else:
+            with naming(f"--test-fraction {fraction:g}"):
+                parts = data.split(1.0 - fraction, key=seed)
+            train, test = (np.asarray(part.rows) for part in parts)
+        with naming(f"{file.path}: --hold-out"):
+            held = np.isin(data.index, [data.at(t) for t in hold_out])
+        hidden = data.rows[held]
+        return Split(np.setdiff1d(train, hidden), np.union1d(test, hidden))
+
+
+def check_run(out: Path, started: dict[str, Any], resume: bool, overwrite: bool) -> None:
+    """Refuse to touch what is already there unless asked."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file; a run is a directory")
+    plan = out / PLAN
+    if resume:
+        if not plan.is_file():
+            raise ValueError(f"--resume: {out} holds no run to resume")
+        with naming("--resume"):
+            before = read_json(plan)
+        if before != json.loads(json.dumps(started)):
+            raise ValueError(f"--resume: {out} was started with other data or settings")
+    elif not overwrite and any((out / name).exists() for name in MINE):
+        raise ValueError(f"--out {out} already holds a run; pass --overwrite or --resume")
+
+
+def start_run(out: Path, started: dict[str, Any]) -> None:
+    """Nothing of an earlier run is left, and what this one is to do is written down."""
+    for name in MINE:
+        (out / name).unlink(missing_ok=True)
+    write_atomically(out / PLAN, json.dumps(started, indent=1).encode())
+
+
+def clear_checkpoints(out: Path) -> None:
+    """Remove what only an unfinished fit needs, and what killed processes left."""
+    for path in (*(out / name for name in (CHECKPOINT, *LATER)), *out.glob(f"*{PARTIAL}")):
+        path.unlink(missing_ok=True)
+
+
+def write_split(out: Path, split: Split) -> str:
+    """Write who was trained on and who was not; the hash of it belongs in the run's header."""
+    content = packed(asdict(split))
+    write_atomically(out / SPLIT, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_split(run: Path, source: dict[str, Any]) -> Split:
+    """Who was trained on and who was not, checked against the run's header."""
+    path = run / SPLIT
+    try:
+        content = read_file(path)
+        found = hashlib.sha256(content).hexdigest()
+        if source.get("split_sha256", found) != found:  # runs of format 1 keep no hash
+            raise ValueError("it does not match the run's header")
+        stored = Archive(content)
+        return Split(stored["train"], stored["test"])
+    except ValueError as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from None
+
+
+@contextmanager
+def stopping(checkpoint: Checkpoint) -> Iterator[None]:
+    """Ctrl-C or a polite kill ends the fit at its next look; a second one ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    heard = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+    heard = {kind: own for kind, own in heard.items() if own not in (None, signal.SIG_IGN)}
+
+    def stop(*_: Any) -> None:
+        checkpoint.stopped.set()
+        print("stitchflow: stopping; once more stops at once", file=sys.stderr)
+        for kind in heard:
+            signal.signal(kind, signal.default_int_handler)
+
+    try:
+        for kind in heard:
+            signal.signal(kind, stop)
+        yield
+    finally:
+        for kind, handler in heard.items():
+            signal.signal(kind, handler)

@@ -1,0 +1,206 @@
+"""What people feed a program with: through every loader and the command line, one line or a fit."""
+
+import re
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import stitchflow as sf
+from stitchflow import _runs
+from test_cli import refused, succeed
+
+N = 24
+RNG = np.random.default_rng(0)
+T = np.repeat([0.0, 1.0, 2.5], N // 3)
+GOOD = {"t": T, "a": RNG.normal(size=N) + T, "b": RNG.normal(size=N)}
+LOADERS = ("npz", "csv", "parquet", "h5ad")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_compilation_cache():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_runs, "keep_compilations", lambda: None)
+        yield
+
+
+def write(folder, loader: str, columns: dict) -> list[str]:
+    """The columns as a file of that kind, and the arguments of a command that reads it."""
+    path, rest = folder / f"data.{loader}", {k: v for k, v in columns.items() if k not in "ab"}
+    keys = {"w": "--weight-key", "id": "--id-key", "group": "--group-key"}
+    chosen = [part for name in rest if name in keys for part in (keys[name], name)]
+    if loader == "npz":
+        np.savez(path, x=np.stack([columns["a"], columns["b"]], axis=1), **rest)
+        return [str(path), *chosen]
+    frame = pd.DataFrame(columns)
+    if loader == "h5ad":
+        anndata = pytest.importorskip("anndata")
+        frame.index = frame.index.astype(str)
+        x = frame[["a", "b"]].to_numpy()
+        adata = anndata.AnnData(x, obs=frame.drop(columns=["a", "b"]), obsm={"X_pca": x})
+        adata.write_h5ad(path)
+        return [str(path), "--time-key", "t", *chosen]
+    frame.to_csv(path, index=False) if loader == "csv" else frame.to_parquet(path)
+    return [str(path), "--columns", "a,b", *chosen]
+
+
+def at(row: int, value, column) -> np.ndarray:
+    return np.where(np.arange(N) == row, value, column)
+
+
+HAZARDS = {
+    "nan": ({"a": at(7, np.nan, GOOD["a"])}, "NaN or infinity in row 7"),
+    "infinity": ({"b": at(3, -np.inf, GOOD["b"])}, "NaN or infinity in row 3"),
+    "too large": ({"b": at(3, 1e35, GOOD["b"])}, "below 1e+30 in size, got more in row 3"),
+    "one snapshot": ({"t": np.zeros(N)}, "needs two times or more, got 1"),
+    "one place": ({"a": np.ones(N), "b": np.ones(N)}, "all individuals are at the same point"),
+    "no time at all": ({"t": at(5, np.nan, T)}, "row 5"),
+    "endless time": ({"t": at(5, np.inf, T)}, "NaN or infinity in row 5"),
+    "text for time": ({"t": np.where(T > 0, "late", "early")}, "numbers"),
+    "times too close": ({"t": T + 1e-9 * (np.arange(N) % 2)}, "less than a millionth"),
+    "too small": ({"a": GOOD["a"] * 1e-18, "b": GOOD["b"] * 1e-18}, "measure x and t in other"),
+    "negative weight": ({"w": at(4, -1.0, np.ones(N))}, "not negative, got otherwise in row 4"),
+    "no weight": ({"w": np.where(T == 1.0, 0.0, 1.0)}, "all zero within a time"),
+    "text for weight": ({"w": np.array(["heavy"] * N)}, "numbers"),
+    "missing id": ({"id": at(6, np.nan, np.arange(N))}, "ids are missing in row 6"),
+}
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+@pytest.mark.parametrize("hazard", HAZARDS)
+def test_a_hazard_is_one_line_whatever_the_file(tmp_path, loader, hazard):
+    columns, words = HAZARDS[hazard]
+    arguments = write(tmp_path, loader, GOOD | columns)
+    message = refused("fit", *arguments, "--out", tmp_path / "run", "--method", "nearest")
+    assert words in message
+    assert f"data.{loader}" in message
+    assert not (tmp_path / "run").exists()
+
+
+DAYS = pd.to_datetime("2024-01-01") + pd.to_timedelta(T, "D")
+
+
+@pytest.mark.parametrize("loader", ["npz", "parquet"])
+@pytest.mark.parametrize("t", [DAYS, DAYS - DAYS[0]], ids=["dates", "durations"])
+def test_dates_have_no_unit(tmp_path, loader, t):
+    arguments = write(tmp_path, loader, GOOD | {"t": t.to_numpy()})
+    message = refused("fit", *arguments, "--out", tmp_path / "run", "--method", "nearest")
+    assert "must be numbers" in message or "must hold numbers" in message
+
+
+HARMLESS = {
+    "unsorted": {"t": T[::-1]},
+    "negative times": {"t": T - 10.0},
+    "whole numbers": {"a": np.arange(N), "t": T.astype(int) + 1},
+    "text that is numbers": {"t": T.astype(str)},
+    "zero weights": {"w": np.where(np.arange(N) % 2, 0.0, 1.0)},
+    "copies": {"a": np.repeat([0.0, 1.0, 2.0], 8), "b": np.repeat([0.0, 1.0, 2.0], 8)},
+    "a constant dimension": {"b": np.zeros(N)},
+    "a dimension twice": {"b": GOOD["a"]},
+    "scales 1e-12 and 1e12": {"a": GOOD["a"] * 1e-12, "b": GOOD["b"] * 1e12},
+    "tiny": {"a": GOOD["a"] * 1e-12, "b": GOOD["b"] * 1e-12},
+    "huge": {"a": GOOD["a"] * 1e12, "b": GOOD["b"] * 1e12},
+}
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+@pytest.mark.parametrize("kind", HARMLESS)
+def test_what_is_odd_but_sound_is_fitted(tmp_path, monkeypatch, loader, kind):
+    monkeypatch.setattr("stitchflow.cli._write_report", lambda *_: None)  # seconds each
+    arguments = write(tmp_path, loader, GOOD | HARMLESS[kind])
+    succeed("fit", *arguments, "--out", tmp_path / "run", "--method", "nearest")
+    fit = sf.load(tmp_path / "run")
+    assert np.isfinite(fit.flow.sample(fit.times, 5)).all()
+
+
+def test_unknown_columns_twice_are_named(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pa.Table.from_arrays([pa.array(T)] * 3, names=["t", "a", "a"])
+    parquet.write_table(table, tmp_path / "data.parquet")
+    message = refused("fit", tmp_path / "data.parquet", "--out", tmp_path / "run")
+    assert re.search("two columns are called 'a'|not a readable table", message)
+
+
+def test_a_table_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    ones = pa.array(np.ones(4_000_000))
+    table = pa.Table.from_arrays([ones] * 10, names=["t", *"abcdefghi"])
+    parquet.write_table(table, tmp_path / "data.parquet")
+    message = refused("fit", tmp_path / "data.parquet", "--out", tmp_path / "run")
+    assert "it declares 320,000,000 bytes in a file of" in message
+
+
+def test_an_h5ad_that_declares_more_than_it_holds_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    arguments = write(tmp_path, "h5ad", GOOD)
+    with h5py.File(arguments[0], "a") as file:
+        file["obsm"].create_dataset("X_huge", (10**9, 100), "f8", chunks=(1000, 100))
+    message = refused("fit", *arguments, "--out", tmp_path / "run")
+    assert "it declares 800,000,0" in message
+
+
+@pytest.mark.parametrize("way", ["link", "storage"])
+def test_an_h5ad_that_leads_outside_is_refused(tmp_path, way):
+    h5py = pytest.importorskip("h5py")
+    arguments = write(tmp_path, "h5ad", GOOD)
+    secret = tmp_path / "secret.bin"
+    secret.write_bytes(bytes(8 * N))
+    with h5py.File(arguments[0], "a") as file:
+        if way == "link":
+            file["obsm/X_other"] = h5py.ExternalLink(str(secret), "/x")
+        else:
+            outside = [(str(secret), 0, 8 * N)]
+            file["obsm"].create_dataset("X_other", (N, 1), "f8", external=outside)
+    message = refused("fit", *arguments, "--out", tmp_path / "run")
+    assert "X_other leads outside the file" in message
+
+
+# Tiny fits of the method itself on data that is odd in one way each.
+
+ODD = {
+    "d = 1": (lambda x, k: x[:, :1]),
+    "a single point": (lambda x, k: x[:1] if k == 1 else x),
+    "a constant dimension": (lambda x, k: x * [1.0, 0.0]),
+    "a dimension twice": (lambda x, k: x[:, [0, 0]]),
+    "copies": (lambda x, k: np.repeat(x[:2], 6, axis=0)),
+    "tiny": (lambda x, k: x * 1e-12),
+    "huge": (lambda x, k: x * 1e12),
+    "unlike scales": (lambda x, k: x * [1e-6, 1e6]),
+    "far from zero": (lambda x, k: x + 1e6),
+    "d = 200": (lambda x, k: RNG.normal(size=(12, 200)) + k),
+}
+
+
+@pytest.fixture
+def quick_compilation():
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ODD)
+def test_a_fit_to_odd_data_is_finite(kind, quick_compilation):
+    clouds = [ODD[kind](RNG.normal(size=(12, 2)) + k, k) for k in range(3)]
+    data = sf.Snapshots.from_arrays(clouds, [0.0, 1.0, 2.5])
+    method = sf.Stitching(
+        sf.Potential(hidden=(8,)) + sf.Entropy(), 12, 6, optimiser=sf.Optimiser(steps=20)
+    )
+    fit = sf.fit(data, method, progress=False)
+    assert fit.status.ok, fit.status
+    x = clouds[0]
+    for answer in (
+        fit.flow.sample([0.0, 1.7], 5),
+        fit.flow.velocity(x, 1.0),
+        fit.flow.log_density(x, 1.0),
+        fit.flow.simulate(x, [0.0, 1.0]),
+        fit.energy.potential(x, 1.0),
+        fit.energy.force(x, 1.0),
+        fit.energy.beta,
+    ):
+        assert np.isfinite(answer).all()
