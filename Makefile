@@ -16,7 +16,7 @@ BIN := .venv/bin
 	touch $@
 
 .venv/full.done: .venv/test.done
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,docs,all]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,docs,all,tensorboard,mlflow,wandb]'
 	touch $@
 
 demo: .venv/demo.done

@@ -6,7 +6,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "stitchflow"
 
 LAYERS = [
-    {"_html", "_status", "_types"},
+    {"_extras", "_html", "_status", "_types"},
     {
         "_cluster",
         "_coupling",
@@ -41,7 +41,17 @@ LAYERS = [
         "_residual",
         "_simulate",
     },
-    {"_choices", "_consistency", "_flow", "_growth", "_optimise", "_packing", "_stages", "_start"},
+    {
+        "_choices",
+        "_consistency",
+        "_flow",
+        "_growth",
+        "_optimise",
+        "_packing",
+        "_stages",
+        "_start",
+        "tracking",
+    },
     {"_driven", "_jko", "_method", "_stitching", "rivals"},
     {"_cells", "_crossval", "_diagnose", "_ensemble", "_evaluate", "_io", "_methods", "_tables"},
     {"_demo", "_runs", "bench", "datasets", "pl", "report", "tl"},

@@ -32,8 +32,10 @@ def by_day(adata, name):
 
 
 def test_results_are_written_where_scverse_looks(adata):
-    fit = sf.tl.fit(adata, "day", use_rep="pca", weight_key="w", method=VARYING, progress=False)
+    rows, quiet = [], {"weight_key": "w", "progress": False}
+    fit = sf.tl.fit(adata, "day", "pca", method=VARYING, callback=rows.append, **quiet)
     assert isinstance(fit, sf.Fit)
+    assert [row["loss"] for row in rows] == fit.history["loss"].tolist()
     x, v = adata.obsm["X_pca"], adata.obs["stitchflow_potential"]
     first = (adata.obs["day"] == 0.0).to_numpy()
     expected = np.asarray(fit.flow.velocity(x[first], 0.0))

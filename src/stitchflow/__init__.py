@@ -2,7 +2,7 @@
 
 from importlib.metadata import version as _version
 
-from stitchflow import datasets, metrics, pl, report, tl
+from stitchflow import datasets, metrics, pl, report, tl, tracking
 from stitchflow._cluster import run_all
 from stitchflow._consistency import Consistency
 from stitchflow._crossval import CrossValidation, cross_validate
@@ -134,4 +134,5 @@ __all__ = [
     "run_all",
     "silverman",
     "tl",
+    "tracking",
 ]

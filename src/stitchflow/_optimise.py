@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 
 from stitchflow._status import Status
 from stitchflow._types import check_count, check_number
+from stitchflow.tracking import tell
 
 
 @dataclass(frozen=True)
@@ -216,6 +217,7 @@ def minimise(
                 break
             skipped += int(carry.skipped.sum())
             rows.append({"step": until, **row})
+            tell(label, rows[-1])
             bar.update(until - done)
             bar.set_postfix({n: f"{v:.4g}" for n, v in row.items()}, refresh=False)
             done = until

@@ -50,6 +50,7 @@ from stitchflow._stages import train
 from stitchflow._start import start
 from stitchflow._terms import Entropy, Potential, Term
 from stitchflow._types import KeyLike, Scalar, as_key, check_count
+from stitchflow.tracking import Callback, watched_by
 
 HIDDEN = (128, 128)
 
@@ -279,19 +280,21 @@ def fit(
     progress: bool = True,
     checkpoint: Checkpoint | None = None,
     devices: Sequence[Any] | None = None,
+    callback: Callback | None = None,
 ) -> Fit:
     """Fit a method to snapshots; the default is stitching with defaults that suit the data.
 
     A `checkpoint` keeps the state of the fit on disk and resumes from it. `devices`, some of
     `jax.devices()`, share one fit of stitching; with `jax.distributed` every process makes the
-    same call and gets the same result.
+    same call and gets the same result. A `callback` is told every look at the loss
+    (`stitchflow.tracking`).
     """
     method = Stitching() if method is None else method
     if not isinstance(method, Method):
         raise TypeError(f"method must be one such as Stitching(), got {method!r}")
     as_key(key)
-    if devices is None:
-        return method.fit(check_data(data), key, progress, checkpoint)
-    if not isinstance(method, Stitching):
+    if devices is not None and not isinstance(method, Stitching):
         raise TypeError(f"devices: only stitching shares a fit among several, not {method.name}")
-    return method.fit(check_data(data), key, progress, checkpoint, devices)
+    among = () if devices is None else (devices,)
+    with watched_by(callback):
+        return method.fit(check_data(data), key, progress, checkpoint, *among)
