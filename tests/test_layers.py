@@ -55,7 +55,7 @@ LAYERS = [
     {"_driven", "_jko", "_method", "_stitching", "rivals"},
     {"_cells", "_crossval", "_diagnose", "_ensemble", "_evaluate", "_io", "_methods", "_tables"},
     {"_demo", "_runs", "bench", "datasets", "pl", "report", "tl"},
-    {"cli"},
+    {"_options", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

@@ -99,6 +99,7 @@ def test_it_says_what_it_wrote(adata, caplog):
         sf.tl.fit(adata, "day", method=sf.OTLinear(), key_added="k")
     assert "obsm['k_velocity'], velocities in the representation" in caplog.text
     assert "potential" not in caplog.text  # it has no energy
+    assert "ot-linear: " in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Learn the energy behind population snapshots, and the curve that joins them."""
 
+import logging as _logging
 from importlib.metadata import version as _version
 
 from stitchflow import datasets, metrics, pl, report, tl, tracking
@@ -57,6 +58,7 @@ from stitchflow.rivals import (
 )
 
 __version__ = _version("stitchflow")
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())  # whoever listens says where to
 
 __all__ = [
     "CNF",

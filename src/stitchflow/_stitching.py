@@ -9,6 +9,7 @@ minimised over the particles, weights and bandwidth of the curve and the paramet
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -53,6 +54,7 @@ from stitchflow._types import KeyLike, Scalar, as_key, check_count
 from stitchflow.tracking import Callback, watched_by
 
 HIDDEN = (128, 128)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -297,4 +299,6 @@ def fit(
         raise TypeError(f"devices: only stitching shares a fit among several, not {method.name}")
     among = () if devices is None else (devices,)
     with watched_by(callback):
-        return method.fit(check_data(data), key, progress, checkpoint, *among)
+        result = method.fit(check_data(data), key, progress, checkpoint, *among)
+    log.info("%s", result.summary())
+    return result

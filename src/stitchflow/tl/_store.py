@@ -15,7 +15,7 @@ from stitchflow._io import FORMAT, from_plain, plain
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
 
-log = logging.getLogger("stitchflow")
+log = logging.getLogger(__name__)
 
 
 def check_anndata(adata: Any) -> None:
