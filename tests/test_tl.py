@@ -117,6 +117,21 @@ def test_ordered_categories_are_times(labels, expected):
     assert sf.tl.times(cells, "day").tolist() == [*expected, expected[0]]
 
 
+@pytest.mark.parametrize(("stored", "asked"), [("X_pca", "pca"), ("pca", "X_pca"), ("pca", "pca")])
+def test_a_representation_is_found_with_or_without_its_prefix(stored, asked):
+    x = np.arange(8.0).reshape(4, 2)
+    cells = anndata.AnnData(np.zeros((4, 1)), obsm={stored: x})
+    np.testing.assert_array_equal(sf.tl.representation(cells, asked), x)
+
+
+def test_days_kept_from_the_fit_are_described_too(adata):
+    with pytest.warns(sf.ExtrapolationWarning):
+        sf.tl.fit(adata, "day", method=sf.OTLinear(), hold_out=[0.2, 1.5], progress=False)
+    kept = adata.obs["day"].isin([0.2, 1.5])
+    assert (adata.obs["stitchflow_train"] == ~kept).all()
+    assert np.isfinite(adata.obsm["stitchflow_velocity"]).all()
+
+
 def test_missing_keys_are_listed(adata):
     with pytest.raises(KeyError, match=r"'hour' is not in adata.obs, which holds day, w"):
         sf.tl.fit(adata, "hour")
