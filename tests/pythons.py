@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -49,21 +50,31 @@ def passes(python: Path, name: str, started: float) -> None:
     print(f"{name}, jax {jax}, numpy {numpy}: {said}; {seconds:.0f} s in all", flush=True)
 
 
+def installed(place: Path, wheel: Path, folder: Path, *more: str) -> Path:
+    """The Python of a new environment with the wheel and what its tests need."""
+    run(place, "-m", "venv", folder)
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "-q", f"{wheel}[test]", *more)
+    return python
+
+
 def main() -> None:
     shutil.rmtree(WORK, ignore_errors=True)
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", WORK, ROOT)
     (wheel,) = WORK.glob("stitchflow-*.whl")
-    for version, place in interpreters().items():
-        started, name = time.monotonic(), "Python " + ".".join(map(str, version))
-        folder = WORK / name.removeprefix("Python ")
-        run(place, "-m", "venv", folder)
-        python = folder / "bin" / "python"
-        run(python, "-m", "pip", "install", "-q", f"{wheel}[test]")
-        passes(python, name, started)
-    started, newest = time.monotonic(), run(python, "-c", "import jax; print(jax.__version__)")
-    before = ".".join(newest.split(".")[:2])
-    run(python, "-m", "pip", "install", "-q", f"jax<{before}")
-    passes(python, name, started)
+
+    def newest(version: tuple[int, ...], place: Path) -> Path:
+        started, name = time.monotonic(), ".".join(map(str, version))
+        python = installed(place, wheel, WORK / name)
+        passes(python, f"Python {name}", started)
+        return python
+
+    found = interpreters()
+    with ThreadPoolExecutor(2) as pool:
+        *_, last = pool.map(newest, found, found.values())
+    started, jax = time.monotonic(), run(last, "-c", "import jax; print(jax.__version__)")
+    before = installed(last, wheel, WORK / "before", f"jax<{'.'.join(jax.split('.')[:2])}")
+    passes(before, "the jax before", started)
 
 
 if __name__ == "__main__":
