@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-full lint docs bench paper paper-quick paper-draw coverage tradeoff predict divergences residuals rivals trust mutants clean
+.PHONY: demo test test-full pythons lint docs bench paper paper-quick paper-draw coverage tradeoff predict divergences residuals rivals trust mutants clean
 
 .venv/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -15,8 +15,11 @@ BIN := .venv/bin
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,docs]'
 	touch $@
 
-.venv/full.done: .venv/test.done
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,docs,all]'
+# An environment of its own: CellRank pins a jinja2 with which the documentation cannot be built.
+.venv-full/done: pyproject.toml
+	test -x .venv-full/bin/python || $(PYTHON) -m venv .venv-full
+	.venv-full/bin/python -m pip install -q --disable-pip-version-check \
+		-e '.[test,all,tensorboard,mlflow,wandb]'
 	touch $@
 
 demo: .venv/demo.done
@@ -33,8 +36,12 @@ docs: .venv/test.done
 test: lint docs
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-full: test .venv/full.done
-	$(BIN)/python -m pytest -m full tests
+test-full: test .venv-full/done pythons
+	.venv-full/bin/python -m pytest -m full -n 2 --dist loadfile
+
+# A fresh environment for every Python there is, and one with the jax before the newest.
+pythons: .venv/test.done
+	$(BIN)/python tests/pythons.py
 
 bench: .venv/test.done
 	$(BIN)/python benchmarks/speed.py
@@ -57,4 +64,4 @@ paper-draw: .venv/test.done
 	$(BIN)/python benchmarks/readme_table.py
 
 clean:
-	rm -rf .venv build stitchflow-demo
+	rm -rf .venv .venv-full build stitchflow-demo

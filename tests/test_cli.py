@@ -159,6 +159,30 @@ def test_help_of_a_command_names_its_options(command, options):
         assert f"{option} " in text
 
 
+def test_the_examples_of_fit_are_commands_that_exist():
+    lines = [line.split() for line in succeed("fit", "--help").splitlines()]
+    examples = [words[1:] for words in lines if words[:2] == ["stitchflow", "fit"]]
+    assert len(examples) == 3
+    for words in examples:
+        assert f"{words[1]}: no such file" in refused(*words)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("stitchflow ev", {"evaluate"}),
+        ("stitchflow fit --ti", {"--time-key", "--time-varying"}),
+        ("stitchflow fit data.csv --method ot", {"ot-linear", "ot-spline", "ot-cfm"}),
+        ("stitchflow bench eb-full", {"eb-full", "eb-full-varying"}),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(typed, offered, monkeypatch):
+    monkeypatch.setenv("_STITCHFLOW_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+    assert set(stitchflow().out.split()) == offered
+
+
 # Fit and evaluate
 
 

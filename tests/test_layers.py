@@ -6,7 +6,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "stitchflow"
 
 LAYERS = [
-    {"_files", "_html", "_status", "_types"},
+    {"_extras", "_files", "_html", "_status", "_types"},
     {
         "_archive",
         "_checkpoint",
@@ -53,11 +53,12 @@ LAYERS = [
         "_packing",
         "_stages",
         "_start",
+        "tracking",
     },
     {"_driven", "_jko", "_method", "_stitching", "rivals"},
     {"_cells", "_crossval", "_diagnose", "_ensemble", "_evaluate", "_io", "_methods", "_tables"},
     {"_demo", "_run_folder", "_runs", "bench", "datasets", "pl", "report", "tl"},
-    {"cli"},
+    {"_options", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

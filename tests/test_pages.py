@@ -9,7 +9,7 @@ from pages import DOCS, commands, run_page
 from stitchflow import _choices, bench, cli
 
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md"))
-ELSEWHERE = {"single-cell"}  # in the normal suite: test_tl_tutorial.py
+ELSEWHERE = {"single-cell"}  # test_tl_tutorial.py
 
 
 @pytest.fixture(autouse=True)

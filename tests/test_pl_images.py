@@ -149,7 +149,7 @@ def test_a_stream_of_cells_projects_their_velocity(use_rep):
     np.testing.assert_allclose(arrows.U, 1.0, atol=0.05)
     np.testing.assert_allclose(arrows.V, 0.0, atol=0.05)
     assert ax.get_xlabel() == "umap 1"
-    with pytest.raises(KeyError, match=r"basis: 'tsne' is not in adata.obsm, which holds X_pca"):
+    with pytest.raises(KeyError, match=r"basis='tsne' is not in adata.obsm, which holds X_pca"):
         pl.stream(cells, basis="tsne", key="sf")
     with pytest.raises(ValueError, match="basis is needed: one of X_pca"):
         pl.stream(cells)

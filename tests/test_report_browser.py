@@ -156,6 +156,47 @@ def test_every_control_has_a_name_and_every_picture_a_description(browser):
     assert unnamed == 0
 
 
+# WCAG's ratio of luminances for every piece of text against the nearest ground that is painted.
+FAINT = """(() => {
+  const parts = c => c.match(/[\\d.]+/g).map(Number);
+  const light = c => parts(c).slice(0, 3).map(v => v / 255).map(
+    v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4
+  ).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = e => {
+    for (; e; e = e.parentElement) {
+      const c = getComputedStyle(e).backgroundColor;
+      if (parts(c)[3] !== 0) return c;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  const own = e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+  const shown = [...document.querySelectorAll('body *')].filter(
+    e => own(e) && !['SCRIPT', 'NOSCRIPT', 'STYLE'].includes(e.tagName));
+  const ratio = e => {
+    const style = getComputedStyle(e), ink = e instanceof SVGElement ? style.fill : style.color;
+    const [low, high] = [light(ink), light(ground(e))].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  };
+  return [shown.length, shown.filter(e => ratio(e) < 4.5).map(e => e.outerHTML.slice(0, 80))];
+})()"""
+
+
+def test_text_stands_out_from_its_ground(browser):
+    pieces, faint = browser.run(FAINT)
+    assert pieces > 50
+    assert faint == []
+    browser.run("document.querySelector('.lead').style.color = '#aab'")
+    assert len(browser.run(FAINT)[1]) == 1
+
+
+def test_everything_is_reached_by_the_tabulator(browser):
+    reached = set()
+    for _ in range(40):
+        browser.press("Tab")
+        reached.add(browser.run("document.activeElement.id || document.activeElement.tagName"))
+    assert {"stage", "play", "time", "show-data", "show-land", "SUMMARY", "A"} <= reached
+
+
 def test_a_phone_needs_no_sideways_scrolling(page):
     with Chromium(390, 844, mobile=True) as phone:
         phone.open(page)

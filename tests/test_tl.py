@@ -32,8 +32,10 @@ def by_day(adata, name):
 
 
 def test_results_are_written_where_scverse_looks(adata):
-    fit = sf.tl.fit(adata, "day", use_rep="pca", weight_key="w", method=VARYING, progress=False)
+    rows, quiet = [], {"weight_key": "w", "progress": False}
+    fit = sf.tl.fit(adata, "day", "pca", method=VARYING, callback=rows.append, **quiet)
     assert isinstance(fit, sf.Fit)
+    assert [row["loss"] for row in rows] == fit.history["loss"].tolist()
     x, v = adata.obsm["X_pca"], adata.obs["stitchflow_potential"]
     first = (adata.obs["day"] == 0.0).to_numpy()
     expected = np.asarray(fit.flow.velocity(x[first], 0.0))
@@ -97,6 +99,7 @@ def test_it_says_what_it_wrote(adata, caplog):
         sf.tl.fit(adata, "day", method=sf.OTLinear(), key_added="k")
     assert "obsm['k_velocity'], velocities in the representation" in caplog.text
     assert "potential" not in caplog.text  # it has no energy
+    assert "ot-linear: " in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -112,6 +115,21 @@ def test_ordered_categories_are_times(labels, expected):
     column = pd.Categorical([*labels, labels[0]], categories=[*labels, "unused 99"], ordered=True)
     cells = anndata.AnnData(np.zeros((4, 1)), obs=frame(day=column))
     assert sf.tl.times(cells, "day").tolist() == [*expected, expected[0]]
+
+
+@pytest.mark.parametrize(("stored", "asked"), [("X_pca", "pca"), ("pca", "X_pca"), ("pca", "pca")])
+def test_a_representation_is_found_with_or_without_its_prefix(stored, asked):
+    x = np.arange(8.0).reshape(4, 2)
+    cells = anndata.AnnData(np.zeros((4, 1)), obsm={stored: x})
+    np.testing.assert_array_equal(sf.tl.representation(cells, asked), x)
+
+
+def test_days_kept_from_the_fit_are_described_too(adata):
+    with pytest.warns(sf.ExtrapolationWarning):
+        sf.tl.fit(adata, "day", method=sf.OTLinear(), hold_out=[0.2, 1.5], progress=False)
+    kept = adata.obs["day"].isin([0.2, 1.5])
+    assert (adata.obs["stitchflow_train"] == ~kept).all()
+    assert np.isfinite(adata.obsm["stitchflow_velocity"]).all()
 
 
 def test_missing_keys_are_listed(adata):

@@ -4,16 +4,18 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from cells import moving_blobs
+from cells import anndata, moving_blobs
 
 WAY = np.array([3.0, 0.0])
 
 
 @pytest.fixture
-def cells():
+def cells(tmp_path):
+    """A file that was fitted, written and opened again: all that any call needs."""
     adata = moving_blobs()
     sf.tl.fit(adata, "day", method=sf.OTLinear(), progress=False)
-    return adata
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    return anndata.read_h5ad(tmp_path / "cells.h5ad")
 
 
 def test_simulated_cells_know_where_they_started(cells):

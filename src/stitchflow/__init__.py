@@ -1,8 +1,9 @@
 """Learn the energy behind population snapshots, and the curve that joins them."""
 
+import logging as _logging
 from importlib.metadata import version as _version
 
-from stitchflow import datasets, metrics, pl, report, tl
+from stitchflow import datasets, metrics, pl, report, tl, tracking
 from stitchflow._checkpoint import Checkpoint
 from stitchflow._cluster import run_all
 from stitchflow._consistency import Consistency
@@ -58,6 +59,7 @@ from stitchflow.rivals import (
 )
 
 __version__ = _version("stitchflow")
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())  # whoever listens says where to
 
 __all__ = [
     "CNF",
@@ -136,4 +138,5 @@ __all__ = [
     "run_all",
     "silverman",
     "tl",
+    "tracking",
 ]

@@ -12,20 +12,20 @@ from stitchflow._types import as_numbers, rows_named
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
-def representation_key(adata: Any, use_rep: str) -> str:
+def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
     """The key in obsm that is meant, with or without its `X_` prefix; "X" is the matrix itself."""
-    for name in (use_rep, f"X_{use_rep}"):
-        if name in adata.obsm:
-            return name
-    if use_rep == "X":
+    for key in (name, f"X_{name}", name.removeprefix("X_")):
+        if key in adata.obsm:
+            return key
+    if name == "X":
         return "X"
     listed = ", ".join(adata.obsm) or "nothing"
-    raise KeyError(f"use_rep={use_rep!r} is not in adata.obsm, which holds {listed}")
+    raise KeyError(f"{argument}={name!r} is not in adata.obsm, which holds {listed}")
 
 
-def representation(adata: Any, use_rep: str) -> np.ndarray:
+def representation(adata: Any, name: str, argument: str = "use_rep") -> np.ndarray:
     """A representation by its key, with or without the `X_` prefix; "X" is the matrix itself."""
-    key = representation_key(adata, use_rep)
+    key = representation_key(adata, name, argument)
     return dense(adata.X if key == "X" else adata.obsm[key])
 
 

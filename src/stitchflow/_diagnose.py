@@ -81,7 +81,7 @@ class Diagnosis:
         first = (
             f"A static energy explains {100.0 * self.explained:.0f} % of the fitted motion, and a "
             f"rotating field would remove {100.0 * self.non_gradient:.0f} % of the rest (90 % "
-            f"interval {low:.0f} to {high:.0f} %): {verdict}."
+            f"interval {low:z.0f} to {high:z.0f} %): {verdict}."
         )
         parts = [f"The energy falls at {self.dissipation:.2f} times the rate of a gradient flow"]
         if self.beta_interval is not None:

@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 from stitchflow._checkpoint import Checkpoint
 from stitchflow._status import Status
 from stitchflow._types import check_count, check_number
+from stitchflow.tracking import tell
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ def minimise(
             row = {name: float(part.mean()) for name, part in means.items()}
             # One assignment: an interruption finds the state of this look or of the last.
             now = now.followed_by(*after, {"step": int(end), **row})
+            tell(label, now.rows[-1])
             bar.update(now.done - bar.n)
             bar.set_postfix({n: f"{v:.4g}" for n, v in row.items()}, refresh=False)
             if checkpoint and (checkpoint.due() or now.over(optimiser, steps, members)):

@@ -9,6 +9,7 @@ minimised over the particles, weights and bandwidth of the curve and the paramet
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -55,8 +56,10 @@ from stitchflow._start import start
 from stitchflow._status import DataWarning
 from stitchflow._terms import Entropy, Potential, Term
 from stitchflow._types import KeyLike, Scalar, as_key, check_count
+from stitchflow.tracking import Callback, watched_by
 
 HIDDEN = (64, 64, 64)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -290,23 +293,27 @@ def fit(
     progress: bool = True,
     checkpoint: Checkpoint | None = None,
     devices: Sequence[Any] | None = None,
+    callback: Callback | None = None,
 ) -> Fit:
     """Fit a method to snapshots; the default is stitching with defaults that suit the data.
 
     A `checkpoint` keeps the state of the fit on disk and resumes from it. `devices`, some of
     `jax.devices()`, share one fit of stitching; with `jax.distributed` every process makes the
-    same call and gets the same result.
+    same call and gets the same result. A `callback` is told every look at the loss
+    (`stitchflow.tracking`).
     """
     method = Stitching() if method is None else method
     if not isinstance(method, Method):
         raise TypeError(f"method must be one such as Stitching(), got {method!r}")
+    if devices is not None and not isinstance(method, Stitching):
+        raise TypeError(f"devices: only stitching shares a fit among several, not {method.name}")
     data, bits = check_data(data), jax.random.key_data(as_key(key)).tolist()
     for words in method.advice(data):
         warnings.warn(f"data: {words}", DataWarning, stacklevel=2)
     if checkpoint is not None:
         checkpoint = checkpoint.owned_by(data.fingerprint, plan_of(method), bits)
-    if devices is None:
-        return method.fit(data, key, progress, checkpoint)
-    if not isinstance(method, Stitching):
-        raise TypeError(f"devices: only stitching shares a fit among several, not {method.name}")
-    return method.fit(data, key, progress, checkpoint, devices)
+    among = () if devices is None else (devices,)
+    with watched_by(callback):
+        result = method.fit(data, key, progress, checkpoint, *among)
+    log.info("%s", result.summary())
+    return result

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from stitchflow import _options
+
 app = typer.Typer(
     help="Learn the energy behind population snapshots, and the curve that joins them.",
     add_completion=True,
@@ -22,19 +24,6 @@ console = Console(markup=False, emoji=False)  # paths may hold brackets and colo
 
 # What the library raises, in one sentence, before any compute.
 BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
-
-Data = Annotated[Path, typer.Argument(help=".npz (x, t), .csv, .parquet or .h5ad", metavar="DATA")]
-Run = Annotated[Path, typer.Argument(help="a directory made by `stitchflow fit`", metavar="RUN")]
-Seed = Annotated[int, typer.Option(help="same seed, same result", min=0, max=2**32 - 1)]
-TimeKey = Annotated[str | None, typer.Option(help="column of the time", metavar="K")]
-Rep = Annotated[str | None, typer.Option(help=".h5ad: obsm key", metavar="R")]
-Features = Annotated[str | None, typer.Option(help="tables: columns", metavar="a,b")]
-WeightKey = Annotated[str | None, typer.Option(help="column of weights", metavar="W")]
-IdKey = Annotated[str | None, typer.Option(help="column of identities", metavar="I")]
-GroupKey = Annotated[str | None, typer.Option(help="column of groups", metavar="G")]
-JsonFile = Annotated[
-    Path | None, typer.Option("--json", help="append one JSON object per line", metavar="FILE")
-]
 
 
 @app.callback()
@@ -54,32 +43,32 @@ def demo(
     run_demo(out, console)
 
 
-@app.command()
+@app.command(epilog=_options.FIT_EXAMPLES)
 def fit(
-    data: Data,
-    out: Annotated[Path, typer.Option(help="directory of the run", metavar="RUN")],
-    time_key: TimeKey = None,
-    rep: Rep = None,
-    columns: Features = None,
-    weight_key: WeightKey = None,
-    id_key: IdKey = None,
-    group_key: GroupKey = None,
-    hold_out: Annotated[str | None, typer.Option(help="times kept from training")] = None,
-    test_fraction: Annotated[float, typer.Option(help="individuals set aside")] = 0.2,
-    method: Annotated[str, typer.Option(help="name of a method", metavar="M")] = "stitching",
-    time_varying: Annotated[bool, typer.Option("--time-varying", help="V(x, t)")] = False,
-    interaction: Annotated[bool, typer.Option("--interaction", help="add W(r)")] = False,
-    no_entropy: Annotated[bool, typer.Option("--no-entropy", help="no diffusion")] = False,
-    seed: Seed = 0,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="one setting", metavar="KEY=VALUE")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with a stopped run")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace RUN")] = False,
+    data: _options.Data,
+    out: _options.Out,
+    time_key: _options.TimeKey = None,
+    rep: _options.Rep = None,
+    columns: _options.Features = None,
+    weight_key: _options.WeightKey = None,
+    id_key: _options.IdKey = None,
+    group_key: _options.GroupKey = None,
+    hold_out: _options.HoldOut = None,
+    test_fraction: _options.TestFraction = 0.2,
+    method: _options.MethodName = "stitching",
+    time_varying: _options.TimeVarying = False,
+    interaction: _options.WithInteraction = False,
+    no_entropy: _options.NoEntropy = False,
+    seed: _options.Seed = 0,
+    set_: _options.Settings = None,
+    resume: _options.Resume = False,
+    overwrite: _options.Overwrite = False,
 ) -> None:
-    """Fit snapshots and write a run directory.
+    """Learn what moves a population that was seen at two times or more.
 
-    Example: stitchflow fit cells.h5ad --out run --time-key day --rep X_pca
+    Nobody need be seen twice: cells are destroyed when they are measured, and that is fine. Out
+    come the landscape on which individuals move downhill, how strongly they move at random, where
+    the population is between the times, and scores on individuals that were kept aside.
     """
     import jax
 
@@ -134,7 +123,7 @@ def fit(
 
 
 @app.command()
-def report(run: Run) -> None:
+def report(run: _options.Run) -> None:
     """Write RUN/report.html: a page with verdict, scores and a landscape to play with.
 
     Example: stitchflow report run
@@ -146,9 +135,9 @@ def report(run: Run) -> None:
 
 @app.command()
 def evaluate(
-    run: Run,
+    run: _options.Run,
     data: Annotated[Path | None, typer.Option(help="other individuals", metavar="DATA")] = None,
-    json: JsonFile = None,
+    json: _options.JsonFile = None,
 ) -> None:
     """Score a run on the individuals it has not seen, beside the floor and trivial baselines."""
     from stitchflow import _runs
@@ -170,13 +159,13 @@ def evaluate(
 
 @app.command()
 def simulate(
-    run: Run,
+    run: _options.Run,
     times: Annotated[str, typer.Option(help="increasing times", metavar="0,1,2")],
     out: Annotated[Path, typer.Option(help="x, t and id of every point", metavar="FILE.npz")],
     from_: Annotated[
         Path | None, typer.Option("--from", help="individuals to start from", metavar="DATA")
     ] = None,
-    seed: Seed = 0,
+    seed: _options.Seed = 0,
 ) -> None:
     """Drive individuals with the learned energy alone and write their paths."""
     import numpy as np
@@ -215,7 +204,7 @@ def simulate(
 
 @app.command()
 def crossval(
-    data: Data,
+    data: _options.Data,
     methods: Annotated[
         str | None, typer.Option(help="names of `bench --methods`", metavar="a,b")
     ] = None,
@@ -223,17 +212,17 @@ def crossval(
         str, typer.Option(help="each, groups, or times: 1,3 in turn, 1+3 together")
     ] = "each",
     seeds: Annotated[str, typer.Option(help="one fit a seed", metavar="0,1")] = "0",
-    time_key: TimeKey = None,
-    rep: Rep = None,
-    columns: Features = None,
-    weight_key: WeightKey = None,
-    id_key: IdKey = None,
-    group_key: GroupKey = None,
+    time_key: _options.TimeKey = None,
+    rep: _options.Rep = None,
+    columns: _options.Features = None,
+    weight_key: _options.WeightKey = None,
+    id_key: _options.IdKey = None,
+    group_key: _options.GroupKey = None,
     pca: Annotated[int | None, typer.Option(help="components, without what is left out")] = None,
     cluster: Annotated[
         str | None, typer.Option(help="local workers, or a Dask scheduler", metavar="N|ADDRESS")
     ] = None,
-    json: JsonFile = None,
+    json: _options.JsonFile = None,
     plot: Annotated[Path | None, typer.Option(help="a chart", metavar="FILE.png")] = None,
 ) -> None:
     """Leave times or groups out, fit each method, and score what it has not seen.
@@ -280,12 +269,12 @@ def crossval(
 
 @app.command()
 def bench(
-    task: Annotated[str | None, typer.Argument(help="a name of --list", metavar="TASK")] = None,
+    task: _options.TaskName = None,
     list_: Annotated[bool, typer.Option("--list", help="the names of all tasks")] = False,
     methods: Annotated[bool, typer.Option("--methods", help="the names of all methods")] = False,
-    method: Annotated[str, typer.Option(help="a name of --methods", metavar="M")] = "stitching",
-    seed: Seed = 0,
-    json: JsonFile = None,
+    method: _options.MethodName = "stitching",
+    seed: _options.Seed = 0,
+    json: _options.JsonFile = None,
     euler: Annotated[bool, typer.Option("--euler", help="data as the published tables'")] = False,
 ) -> None:
     """Run one task of the benchmark with one method and print its scores.
@@ -342,7 +331,7 @@ def _numbers(text: str | None, option: str) -> list[float]:
 def main(arguments: list[str] | None = None) -> Any:
     """Run a command: 0 on success, 2 with one line on bad input, 1 otherwise."""
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = app(args=arguments, prog_name="stitchflow", standalone_mode=False)
         if code == 130:  # typer's word for Ctrl-C
             raise KeyboardInterrupt
     except (typer.Abort, KeyboardInterrupt):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import KDTree
 
+from stitchflow._cells import representation
 from stitchflow._types import as_cloud, check_count
 from stitchflow.pl._axes import PALETTE, axes
 
@@ -96,27 +97,18 @@ def _of_cells(
     """Embedding and projected velocities of an AnnData."""
     if basis is None:
         raise ValueError(f"basis is needed: one of {', '.join(adata.obsm)}")
-    y = np.asarray(_found(adata, basis, "basis"), np.float64)[:, :2]
-    velocity = np.asarray(_found(adata, f"{key}_velocity", "key"), np.float64)
+    y = representation(adata, basis, "basis").astype(np.float64)[:, :2]
+    velocity = representation(adata, f"{key}_velocity", "key").astype(np.float64)
     if use_rep is None:
         stored = adata.uns.get(key, {})
         use_rep = str(stored.get("params", {}).get("use_rep", "X_pca"))
-    x = adata.X if use_rep == "X" else _found(adata, use_rep, "use_rep")
-    x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)
+    x = representation(adata, use_rep)
     if x.shape != velocity.shape:
         raise ValueError(
             f"use_rep={use_rep!r} has shape {x.shape}, but obsm['{key}_velocity'] "
             f"{velocity.shape}: name the representation of the fit"
         )
     return y, project(x, velocity, y)
-
-
-def _found(adata: Any, name: str, argument: str) -> Any:
-    for entry in (name, f"X_{name}"):
-        if entry in adata.obsm:
-            return adata.obsm[entry]
-    listed = ", ".join(adata.obsm) or "nothing"
-    raise KeyError(f"{argument}: {name!r} is not in adata.obsm, which holds {listed}")
 
 
 def _scatter(ax: Any, points: np.ndarray, colour: Any) -> None:

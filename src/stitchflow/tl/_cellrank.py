@@ -11,10 +11,11 @@ import jax
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
+from stitchflow._extras import require
 from stitchflow._types import KeyLike, as_key, check_count
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._fates import landing
-from stitchflow.tl._store import require, said
+from stitchflow.tl._store import said
 
 
 class Bridge(NamedTuple):

@@ -10,12 +10,13 @@ import numpy as np
 
 from stitchflow._cells import chosen, representation, times
 from stitchflow._energy import Energy
+from stitchflow._extras import require
 from stitchflow._flow import StitchedFlow, simulate_in_units
 from stitchflow._method import Fit
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._terms import InternalEnergy
 from stitchflow._types import KeyLike, as_key, as_times, check_count
-from stitchflow.tl._store import load, params_of, require
+from stitchflow.tl._store import load, params_of
 
 
 class Cells(NamedTuple):

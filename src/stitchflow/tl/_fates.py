@@ -11,9 +11,10 @@ from scipy.sparse import csr_array
 from scipy.spatial import KDTree
 
 from stitchflow._cells import chosen, column
+from stitchflow._extras import require
 from stitchflow._types import KeyLike, as_key, as_times, check_count, check_number
 from stitchflow.tl._dynamics import Cells
-from stitchflow.tl._store import require, said
+from stitchflow.tl._store import said
 
 
 def landing(points: np.ndarray, cells: np.ndarray, neighbours: int) -> csr_array:

@@ -17,6 +17,7 @@ from stitchflow._stitching import Stitching
 from stitchflow._stitching import fit as fit_snapshots
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow.tl._store import cells_of, check_anndata, put, said
+from stitchflow.tracking import Callback
 
 
 def fit(
@@ -33,6 +34,7 @@ def fit(
     copy: bool = False,
     key: KeyLike = 0,
     progress: bool = True,
+    callback: Callback | None = None,
 ) -> Any:
     """Fit the cells of an AnnData and write what was learned into it.
 
@@ -45,7 +47,8 @@ def fit(
     `obs[k_potential_sd]`, `obs[k_pseudotime_sd]`, `obs[k_velocity_sd]`. A `test_fraction` of the
     cells of each time, and all cells at the times in `hold_out`, are kept from the fit for
     `tl.score`; `obs[k_train]` marks the others. Returns the `Fit`, or with `copy=True` the AnnData
-    that was written to instead of the given one.
+    that was written to instead of the given one. A `callback` is told every look at the loss
+    (`stitchflow.tracking`).
     """
     check_anndata(adata)
     params = {"time_key": time_key, "use_rep": representation_key(adata, use_rep)}
@@ -53,7 +56,7 @@ def fit(
     everybody = cells_of(adata, params, np.ones(adata.n_obs, bool))
     train = _kept(everybody, test_fraction, list(hold_out), key)
     data = cells_of(adata, params, train)
-    result, members = _fitted(data, method, ensemble, key, progress)
+    result, members = _fitted(data, method, ensemble, key, progress, callback)
     adata = adata.copy() if copy else adata
     if adata.is_view:
         adata._init_as_actual(adata.copy())
@@ -64,16 +67,21 @@ def fit(
 
 
 def _fitted(
-    data: Snapshots, method: Method | None, ensemble: int | None, key: KeyLike, progress: bool
+    data: Snapshots,
+    method: Method | None,
+    ensemble: int | None,
+    key: KeyLike,
+    progress: bool,
+    callback: Callback | None,
 ) -> tuple[Fit, list[Fit]]:
     """A fit, and the members of an ensemble beside it."""
-    if ensemble is None:
-        return fit_snapshots(data, method, key, progress=progress), []
-    check_count(ensemble, "ensemble", 2)
-    if method is not None and not isinstance(method, Stitching):
-        raise TypeError(f"an ensemble is made of Stitching, got {type(method).__name__}")
-    members = fit_ensemble(data, method, members=ensemble, key=key, progress=progress).members
-    return fit_snapshots(data, method, key, progress=progress), members
+    members = []
+    if ensemble is not None:
+        check_count(ensemble, "ensemble", 2)
+        if method is not None and not isinstance(method, Stitching):
+            raise TypeError(f"an ensemble is made of Stitching, got {type(method).__name__}")
+        members = fit_ensemble(data, method, members=ensemble, key=key, progress=progress).members
+    return fit_snapshots(data, method, key, progress=progress, callback=callback), members
 
 
 def _mark(adata: Any, k: str, train: np.ndarray) -> list[str]:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from stitchflow._cells import dense
+from stitchflow._extras import require
 from stitchflow._types import KeyLike, as_times, check_count
 from stitchflow.tl._dynamics import Cells
-from stitchflow.tl._store import require, said
+from stitchflow.tl._store import said
 
 # The largest share of the representation's variance that the loadings may leave unexplained.
 MISMATCH = 0.01

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from stitchflow._cells import chosen
+from stitchflow._extras import require
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._fates import Labels, ends
 from stitchflow.tl._genes import Loadings
-from stitchflow.tl._store import require
 
 
 def perturb(

@@ -10,21 +10,12 @@ import numpy as np
 
 from stitchflow._cells import column, representation, times
 from stitchflow._energy import Energy
+from stitchflow._extras import require
 from stitchflow._io import check_format, from_plain, plain
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
 
-log = logging.getLogger("stitchflow")
-
-
-def require(package: str) -> Any:
-    """An optional package, or an error that names the extra it comes with."""
-    from importlib import import_module
-
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise ImportError(f"this needs {package}; install stitchflow[anndata]") from error
+log = logging.getLogger(__name__)
 
 
 def check_anndata(adata: Any) -> None:
