@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -84,7 +85,7 @@ class Archive:
             raise Unreadable(f"not a readable .npz file ({reason})") from None
 
 
-def _check_header(member: io.BufferedIOBase, entry: zipfile.ZipInfo) -> tuple | None:
+def _check_header(member: IO[bytes], entry: zipfile.ZipInfo) -> tuple | None:
     """Offset, shape and type of an array that is worth a map; the declared size must be there."""
     if entry.compress_type not in PLAIN:
         raise Unreadable(f"not a readable .npz file ({entry.filename} is packed in another way)")

@@ -161,10 +161,10 @@ def minimise(
                 tenth = 10 * now.done // steps
                 seen = pools(tenth)
             end = jnp.asarray(min(now.done + every, steps), jnp.int32)
-            *after, means = _look(program, shared, *now[:3], end, seen, key, paces)
+            carry, best, least, means = _look(program, shared, *now[:3], end, seen, key, paces)
             row = {name: float(part.mean()) for name, part in means.items()}
             # One assignment: an interruption finds the state of this look or of the last.
-            now = now.followed_by(*after, {"step": int(end), **row})
+            now = now.followed_by(carry, best, least, {"step": int(end), **row})
             tell(label, now.rows[-1])
             bar.update(now.done - bar.n)
             bar.set_postfix({n: f"{v:.4g}" for n, v in row.items()}, refresh=False)

@@ -321,14 +321,14 @@ def _normalise(weights: np.ndarray | None, index: np.ndarray, n: int, rows: np.n
     """Weights whose mean is one within each time."""
     if weights is None:
         return np.ones(n)
-    weights = as_numbers(weights, "weights").astype(np.float64)
+    weights = np.asarray(as_numbers(weights, "weights"), np.float64)
     bad = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
     if bad.size:
         named = rows_named(np.sort(rows[bad]))
         raise ValueError(f"weights must be finite and not negative, got otherwise in {named}")
     largest = weights.max(initial=0.0)
     if largest > 0 and not 1e-100 < largest < 1e100:  # sums would be zero or infinite
-        weights = weights / largest
+        weights /= largest
     totals = np.bincount(index, weights=weights)
     if (totals <= 0).any():
         raise ValueError("weights must not be all zero within a time")

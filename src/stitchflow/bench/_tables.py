@@ -69,14 +69,14 @@ def synthetic(results: Results, kind: str) -> str:
     """One row a potential, and how many reach the goals."""
     rows, errors, relative, patterns, limits = [], {}, {}, {}, {}
     for name, method in itertools.product(datasets.POTENTIALS, (OURS, *RESIDUALS)):
-        task, at = f"synthetic-{name}-{kind}", {"method": method}
-        if method in RESIDUALS and not results.rows(task, "energy", "grad_error", **at):
+        task = f"synthetic-{name}-{kind}"
+        if method in RESIDUALS and not results.rows(task, "energy", "grad_error", method=method):
             continue
-        step = results.mean(task, "one-step", "w1", **at)
+        step = results.mean(task, "one-step", "w1", method=method)
         still = results.mean(task, "one-step", "w1", method="nearest")
         lines = results.mean(task, "one-step", "w1", method="ot-linear")
-        error = results.mean(task, "energy", "grad_error", **at)
-        pattern = results.mean(task, "energy", "pattern_r2", **at)
+        error = results.mean(task, "energy", "grad_error", method=method)
+        pattern = results.mean(task, "energy", "pattern_r2", method=method)
         share = None if step is None or not still else 100.0 * step / still
         if name != "flat" and error is not None and method == OURS:
             errors[name] = error
@@ -91,16 +91,21 @@ def synthetic(results: Results, kind: str) -> str:
                 _labelled(name, method),
                 number(error, 2),
                 number(pattern),
-                results.cell(task, "energy", "raw_r2", **at),
-                results.cell(task, "energy", "pattern_r2_box", **at),
+                results.cell(task, "energy", "raw_r2", method=method),
+                results.cell(task, "energy", "pattern_r2_box", method=method),
                 number(step),
                 number(share, 1),
                 number(lines),
                 number(still),
-                results.cell(task, "marginal", "w1", **at),
+                results.cell(task, "marginal", "w1", method=method),
                 number(results.mean(task, "marginal", "w1", column="floor")),
-                results.cell(task, "marginal", "bd2_uvp", digits=2, **at),
-                number(results.mean(task, "energy", "grad_error", column="seconds_train", **at), 0),
+                results.cell(task, "marginal", "bd2_uvp", digits=2, method=method),
+                number(
+                    results.mean(
+                        task, "energy", "grad_error", column="seconds_train", method=method
+                    ),
+                    0,
+                ),
             ]
         )
     header = [
@@ -164,18 +169,18 @@ def euler(results: Results) -> str:
 def wavy_valley(results: Results) -> str:
     rows = []
     for task, method in itertools.product(_published.WAVY_VALLEY, (OURS, *RESIDUALS)):
-        (metric, goal, tilt), at = _published.WAVY_VALLEY[task], {"method": method}
-        value = results.mean(task, "energy", metric, **at)
+        metric, goal, tilt = _published.WAVY_VALLEY[task]
+        value = results.mean(task, "energy", metric, method=method)
         if method in RESIDUALS and value is None:
             continue
         rows.append(
             [
                 _labelled(task, method),
                 *(
-                    results.cell(task, "energy", m, **at)
+                    results.cell(task, "energy", m, method=method)
                     for m in ("raw_r2", "raw_r2_box", "pattern_r2", "grad_pattern_r2")
                 ),
-                results.cell(task, "energy", "beta", digits=5, **at),
+                results.cell(task, "energy", "beta", digits=5, method=method),
                 f"{metric} >= {goal:g}",
                 mark(value is not None and value >= goal),
                 f"{tilt:g}",
