@@ -321,15 +321,15 @@ def _normalise(weights: np.ndarray | None, index: np.ndarray, n: int, rows: np.n
     """Weights whose mean is one within each time."""
     if weights is None:
         return np.ones(n)
-    weights = np.asarray(as_numbers(weights, "weights"), np.float64)
-    bad = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
+    values = np.asarray(as_numbers(weights, "weights"), np.float64)
+    bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
     if bad.size:
         named = rows_named(np.sort(rows[bad]))
         raise ValueError(f"weights must be finite and not negative, got otherwise in {named}")
-    largest = weights.max(initial=0.0)
+    largest = values.max(initial=0.0)
     if largest > 0 and not 1e-100 < largest < 1e100:  # sums would be zero or infinite
-        weights /= largest
-    totals = np.bincount(index, weights=weights)
+        values = values / largest
+    totals = np.bincount(index, weights=values)
     if (totals <= 0).any():
         raise ValueError("weights must not be all zero within a time")
-    return weights * (np.bincount(index) / totals)[index]
+    return values * (np.bincount(index) / totals)[index]
