@@ -45,6 +45,7 @@ pythons: .venv/test.done
 
 bench: .venv/test.done
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/quality.py
 	$(BIN)/python benchmarks/costs.py
 	$(BIN)/python benchmarks/scale.py
 

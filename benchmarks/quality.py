@@ -1,0 +1,75 @@
+"""Seconds from data to a fit with defaults, beside the quality it reached and the goal.
+
+`make bench` runs each case alone on all cores, so that seconds are those of a user's machine, and
+adds lines to `results/quality.jsonl`. Compilation is part of the seconds; nothing is cached.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from stitchflow._runs import append_json
+from stitchflow.bench import Run
+from stitchflow.bench._runs import read_lines
+
+LINES = Path(__file__).parents[1] / "results" / "quality.jsonl"
+
+# Task: seconds allowed, and the goals as (protocol, metric, bound); a bound below zero is a least
+# value, and None one of 1.15 times the floor.
+CASES: dict[str, tuple[float, tuple[tuple[str, str, float | None], ...]]] = {
+    "eb-full-varying": (
+        40.0,
+        (("marginal", "w1", 0.535), ("one-step", "w1", 0.56), ("rollout", "w1", 0.59)),
+    ),
+    "eb-full": (
+        40.0,
+        (("marginal", "w1", 0.60), ("one-step", "w1", 0.80), ("rollout", "w1", 0.75)),
+    ),
+    "synthetic-flowers-paired": (30.0, (("energy", "grad_error", 5.0),)),
+    "synthetic-styblinski_tang-paired": (30.0, (("energy", "grad_error", 1.0),)),
+    "synthetic-styblinski_tang-unpaired": (30.0, (("energy", "grad_error", 5.5),)),
+    "cis": (45.0, (("marginal", "w1", None), ("marginal", "w2", None))),
+    "chiral": (60.0, ()),
+    "wavy-valley": (10.0, (("energy", "raw_r2", -0.93),)),
+}
+
+
+def one(task: str) -> dict:
+    fit, rows = Run(task).prepare().carry_out()
+    found = {(r["protocol"], r["metric"]): r for r in rows if r["time"] is None}
+    row: dict = {"task": task, "seconds": rows[0]["seconds_train"], "limit": CASES[task][0]}
+    for protocol, metric, bound in CASES[task][1]:
+        place = found[protocol, metric]
+        bound = 1.15 * place["floor"] if bound is None else bound
+        good = place["value"] >= -bound if bound < 0 else place["value"] <= bound
+        row[f"{protocol} {metric}"] = [place["value"], abs(bound), good]
+    return {**row, "version": rows[0]["version"], "status": fit.status.message}
+
+
+def table(rows: list[dict]) -> str:
+    """The latest line of every task."""
+    lines = ["| task | training, s | limit, s | quality (goal) |", "|---|---|---|---|"]
+    for row in {row["task"]: row for row in rows}.values():
+        goals = [f"{name} {v[0]:.3g} ({v[1]:.3g})" for name, v in row.items() if type(v) is list]
+        cells = (row["task"], f"{row['seconds']:.0f}", f"{row['limit']:.0f}", "; ".join(goals))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    if len(sys.argv) == 2:
+        print(json.dumps(one(sys.argv[1])))
+        return
+    for task in CASES:  # a process each, so that nothing is compiled already
+        call = [sys.executable, __file__, task]
+        out = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout
+        append_json(LINES, [json.loads(out.splitlines()[-1])])
+        print(out.splitlines()[-1], flush=True)
+    print(table(read_lines(LINES)))
+
+
+if __name__ == "__main__":
+    main()
