@@ -96,6 +96,17 @@ def diagnosis(name: str, folder: Path) -> dict:
     }
 
 
+def choice(name: str, folder: Path) -> dict:
+    """Which potential to trust at unseen times, asked of the training times alone."""
+    data = TASKS[name].problem(0).train
+    inner = data.times[1:-1].tolist()
+    found = sf.cross_validate(
+        data, ["stitching", "stitching-varying"], leave_out=inner, metrics=("w2",)
+    )
+    (place,) = [place for place in found.places("w2") if place[2] is not None]
+    return {method: found.value(method, "w2", place) for method in found.methods}
+
+
 def growing(name: str, folder: Path) -> dict:
     """Counts that change, with and without a growth rate: masses, and W2 of held-out cells."""
     train, test = recorded(name, folder).split(0.8, key=0)
@@ -115,6 +126,7 @@ def growing(name: str, folder: Path) -> dict:
 STUDIES: dict[str, tuple[Callable[[str, Path], dict], list[str]]] = {
     "left out": (left_out, list(RECORDED)),
     "diagnosis": (diagnosis, ["ornstein-uhlenbeck", "wavy-valley", "cis", "chiral", "gom9"]),
+    "choice": (choice, ["eb-leave-two-out"]),
     "growth": (growing, ["larry2d"]),
     "long rollout": (long_rollout, [name for name in POTENTIALS if name != "flat"]),
 }
