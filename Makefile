@@ -48,6 +48,7 @@ bench: .venv/test.done
 	$(BIN)/python benchmarks/quality.py
 	$(BIN)/python benchmarks/costs.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/performance.py
 
 # One script a study; each adds what is missing to its file in results/.
 coverage divergences mutants predict residuals rivals tradeoff trust: .venv/test.done

@@ -1,7 +1,6 @@
 """What a step costs against cells, particles, nodes and dimensions, with fitted exponents.
 
-`make costs` times steps on simulated clouds, adds lines to `results/costs.jsonl`, prints the table
-and draws `docs/figures/costs.png`. "all pairs" looks at every particle of every station; the
+`make bench` times steps on simulated clouds and adds lines to `results/costs.jsonl`. "all pairs" looks at every particle of every station; the
 default draws a hundred of them, an unbiased estimate whose error is stated beside it.
 """
 
@@ -120,9 +119,7 @@ def main() -> None:
             call = [sys.executable, __file__, sizes]
             out = subprocess.run(call, check=True, capture_output=True, text=True).stdout
             append_json(LINES, [{**place, **json.loads(out.splitlines()[-1])}])
-    rows = read_lines(LINES)
-    print(table(rows))
-    draw(rows)
+    print(table(read_lines(LINES)))
 
 
 if __name__ == "__main__":

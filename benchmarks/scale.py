@@ -80,6 +80,19 @@ def fit(path: Path) -> dict:
     }
 
 
+def table(rows: list[dict]) -> str:
+    """The latest line of every size."""
+    head = "cells", "dimensions", "announced, MiB", "peak, GiB", "read and fit, s"
+    head += "marginal", "one-step", "rollout", "floor"
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in {row["cells"]: row for row in rows}.values():
+        cells = [f"{row['cells']:,}", str(row["dim"]), f"{row['announced_mib']:.0f}"]
+        cells += [f"{row['peak_gib']:.2f}", f"{row['seconds']:.0f}"]
+        cells += [f"{row[name]:.4f}" for name in ("marginal", "one-step", "rollout", "floor")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=int, default=1_000_000)
