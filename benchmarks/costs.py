@@ -1,7 +1,8 @@
 """What a step costs against cells, particles, nodes and dimensions, with fitted exponents.
 
-`make bench` times steps on simulated clouds and adds lines to `results/costs.jsonl`. "all pairs" looks at every particle of every station; the
-default draws a hundred of them, an unbiased estimate whose error is stated beside it.
+`make bench` times steps on simulated clouds and adds lines to `results/costs.jsonl`. "all pairs"
+looks at every particle of every station; the default draws a hundred of them, an unbiased estimate
+whose error is stated beside it.
 """
 
 from __future__ import annotations
