@@ -131,8 +131,8 @@ def test_damage_is_named(saved, tmp_path):
         (lambda x: np.full_like(x, np.nan), "particles holds NaN"),
         (lambda x: x[:, :7], "7 particles in 2 dimensions do not go with weights"),
         (lambda x: np.repeat(x, 2, axis=2), "20 particles in 4 dimensions do not go with"),
-        (lambda x: x.astype(int), "particles should hold numbers, got int64"),
-        (lambda x: x.astype(str), "not a valid run header"),
+        (lambda x: x.astype(int), "particles should hold real numbers, got int64"),
+        (lambda x: x.astype(str), "particles should hold real numbers, got <U"),
     ],
 )
 def test_arrays_that_do_not_fit_are_named(saved, change, words):
