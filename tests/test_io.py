@@ -159,8 +159,13 @@ def test_a_save_killed_between_its_two_renames_is_whole(saved):
         sf.load(run)
 
 
-def test_a_run_of_format_1_is_read():
-    fit = sf.load(Path(__file__).parent / "formats" / "1")
+FORMATS = sorted((Path(__file__).parent / "formats").iterdir())
+
+
+@pytest.mark.parametrize("run", FORMATS, ids=lambda run: run.name)
+def test_a_run_of_every_format_is_read(run):
+    assert [int(path.name) for path in FORMATS] == list(_io.READ)
+    fit = sf.load(run)
     x = np.array([[0.0, 0.0], [1.0, 2.0]])
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
     close(fit.energy.potential(x, 0.5), [0.01059387, 0.00167668])
