@@ -22,6 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 import faults
+import jax
 import numpy as np
 
 import stitchflow as sf
@@ -68,6 +69,7 @@ def in_child(work, *arguments) -> int:
 
 def tiny_fit(data: Path, run: Path, resume: bool) -> None:
     keep_compilations()
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     # Every look is kept, so that a fit of a second has many places to go on from.
     _runs.Checkpoint = lambda path: sf.Checkpoint(path, seconds=0.0)
     method = build_method("stitching", settings=dict(TINY))
