@@ -1,6 +1,7 @@
 """Run directories: what comes back is what was saved, and damage is named."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -67,11 +68,15 @@ def test_own_functions_are_asked_for_not_stored(tmp_path):
     np.testing.assert_array_equal(again.flow.sample([0.3], 9), fit.flow.sample([0.3], 9))
 
 
+@pytest.fixture(scope="module")
+def static():
+    return sf.fit(DATA, METHODS["static"], key=0, progress=False)
+
+
 @pytest.fixture
-def saved(tmp_path):
-    fit = sf.fit(DATA, METHODS["static"], key=0, progress=False)
-    fit.save(tmp_path / "run")
-    return fit, tmp_path / "run"
+def saved(tmp_path, static):
+    static.save(tmp_path / "run")
+    return static, tmp_path / "run"
 
 
 def test_nothing_is_overwritten_unasked(saved, tmp_path):
@@ -148,9 +153,8 @@ def test_arrays_that_do_not_fit_are_named(saved, change, words):
 def test_a_save_killed_between_its_two_renames_is_whole(saved):
     fit, run = saved
     old = (run / "header.json").read_bytes()
-    fit.seed = 7
-    fit.history["loss"] = fit.history["loss"] + 1.0
-    fit.save(run, overwrite=True)
+    longer = {**fit.history, "more": np.ones(3)}
+    replace(fit, seed=7, history=longer).save(run, overwrite=True)
     (run / "header.json").rename(run / "header.json.partial")
     (run / "header.json").write_bytes(old)
     assert sf.load(run).seed == 7
