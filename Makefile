@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-full pythons lint docs bench paper paper-quick paper-draw coverage tradeoff predict divergences residuals rivals trust mutants clean
+.PHONY: demo test test-coverage test-full pythons lint docs bench paper paper-quick paper-draw coverage tradeoff predict divergences residuals rivals trust mutants clean
 
 .venv/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -35,6 +35,9 @@ docs: .venv/test.done
 
 test: lint docs
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-coverage: .venv/test.done
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
 
 test-full: test .venv-full/done pythons
 	.venv-full/bin/python -m pytest -m full -n 2 --dist loadfile

@@ -7,6 +7,7 @@ other cases.
 
 import argparse
 import contextlib
+import faulthandler
 import hashlib
 import io
 import json
@@ -21,6 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 import faults
+import jax
 import numpy as np
 
 import stitchflow as sf
@@ -35,7 +37,7 @@ LINES = ROOT / "results" / "trust.jsonl"
 # Long enough for all three stages, small enough for seconds.
 TINY = {"steps": 500, "particles": 10, "nodes": 6, "hidden": (4,), "batch": 32}
 TIMES = np.array([0.0, 0.4, 1.0])
-SECONDS = 20  # after which one input counts as a hang
+SECONDS = 10  # after which one input counts as a hang
 
 
 def falling(rng: np.random.Generator, n: int = 20) -> tuple[np.ndarray, np.ndarray]:
@@ -67,6 +69,7 @@ def in_child(work, *arguments) -> int:
 
 def tiny_fit(data: Path, run: Path, resume: bool) -> None:
     keep_compilations()
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     # Every look is kept, so that a fit of a second has many places to go on from.
     _runs.Checkpoint = lambda path: sf.Checkpoint(path, seconds=0.0)
     method = build_method("stitching", settings=dict(TINY))
@@ -81,7 +84,7 @@ def fingerprint(run: Path) -> str:
     return found
 
 
-def kills(count: int, rng: np.random.Generator, until: float, folder: Path) -> dict:
+def kills(count: int, seed: int, until: float, folder: Path) -> dict:
     """SIGKILL at random moments; each is followed by a resume, which may be killed in turn."""
     data = write_data(folder)
     for name in ("warm", "whole"):  # the first fills the cache of compiled programs
@@ -89,7 +92,7 @@ def kills(count: int, rng: np.random.Generator, until: float, folder: Path) -> d
         assert os.waitpid(in_child(tiny_fit, data, folder / name, False), 0)[1] == 0
         lasts = time.monotonic() - start
     expected, done, finished, wrong = fingerprint(folder / "whole"), 0, 0, []
-    stages = Counter()
+    stages, rng = Counter(), np.random.default_rng(seed)
     while done < count and time.monotonic() < until:
         run, status = folder / f"run{finished}", 9
         while status:
@@ -123,10 +126,12 @@ def no_longer_than(seconds: int):
 
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(seconds)
+    faulthandler.dump_traceback_later(2 * seconds)  # where no signal is heard
     try:
         yield
     finally:
         signal.alarm(0)
+        faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, before)
 
 
@@ -144,7 +149,7 @@ def command(arguments: list[str]) -> str:
     return said
 
 
-def inputs(count: int, rng: np.random.Generator, until: float, folder: Path) -> dict:
+def inputs(count: int, seed: int, until: float, folder: Path) -> dict:
     """Generated tables and files: an answer or one line, soon, in bounded memory."""
     taken = folder / "taken"  # a run is there already: what is read well is refused for that
     taken.mkdir()
@@ -154,7 +159,7 @@ def inputs(count: int, rng: np.random.Generator, until: float, folder: Path) -> 
     for i in range(count):
         if time.monotonic() > until:
             break
-        kind = faults.KINDS[i % len(faults.KINDS)]
+        kind, rng = faults.KINDS[i % len(faults.KINDS)], np.random.default_rng([seed, i])
         start = time.monotonic()
         try:
             with no_longer_than(SECONDS):
@@ -190,7 +195,7 @@ def same(a: sf.Fit, b: sf.Fit) -> bool:
     return head == other and all(np.array_equal(arrays[n], others[n], True) for n in others)
 
 
-def corruptions(count: int, rng: np.random.Generator, until: float, folder: Path) -> dict:
+def corruptions(count: int, seed: int, until: float, folder: Path) -> dict:
     """Damaged and forged copies of a model: the right one or one sentence."""
     data = write_data(folder)
     tiny_fit(data, folder / "model", False)
@@ -202,6 +207,7 @@ def corruptions(count: int, rng: np.random.Generator, until: float, folder: Path
     for i in range(count):
         if time.monotonic() > until:
             break
+        rng = np.random.default_rng([seed, i])
         # Every fourth is forged by somebody who also mends the hashes.
         forged = i % 4 == 3
         damaged = faults.forged(rng, contents) if forged else faults.damaged(rng, contents)
@@ -242,10 +248,10 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def soak(count: int, rng: np.random.Generator, until: float, folder: Path) -> dict:
+def soak(count: int, seed: int, until: float, folder: Path) -> dict:
     """Consecutive fits, each saved, loaded and asked, in one process."""
     keep_compilations()
-    x, t = falling(rng)
+    x, t = falling(np.random.default_rng(seed))
     data = sf.Snapshots.from_table(x, t)
     method, held, bad = build_method("stitching", settings=dict(TINY)), [], 0
     for i in range(count):
@@ -287,8 +293,7 @@ def main() -> None:
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             until = start + 60 * chosen.budget
-            rng = np.random.default_rng([chosen.seed, len(name)])
-            found = study(chosen.count or count, rng, until, Path(folder))
+            found = study(chosen.count or count, chosen.seed, until, Path(folder))
         seconds = round(time.monotonic() - start, 1)
         line = {"study": name, "seed": chosen.seed, **found, "seconds": seconds}
         append_json(LINES, [{**line, "version": sf.__version__}])

@@ -77,6 +77,14 @@ def test_weights_are_normalised_within_each_time():
     assert data.cloud_weights(1)[0] == 0.0
 
 
+def test_a_part_without_weight_is_no_snapshot():
+    data = Snapshots.from_table(np.arange(6.0), [0, 0, 0, 1, 1, 1], weights=[1, 0, 0, 1, 1, 0])
+    part = data.take(np.array([1, 2, 4, 5]))
+    assert part.times.tolist() == [1.0]
+    assert part.x[:, 0].tolist() == [4.0, 5.0]
+    assert part.weights.tolist() == [2.0, 0.0]
+
+
 def test_units_use_one_length_and_are_undone():
     data = small()
     units = data.units

@@ -160,11 +160,17 @@ def with_arrays(model: Any, arrays: dict[str, np.ndarray]) -> Any:
     found = []
     for path, leaf in leaves:
         name = jax.tree_util.keystr(path)
-        if name not in arrays:
-            raise ValueError(f"the stored model lacks {name}")
-        if arrays[name].shape != leaf.shape:
-            raise ValueError(f"{name} should have shape {leaf.shape}, got {arrays[name].shape}")
-        if arrays[name].dtype.kind != "f":
-            raise ValueError(f"{name} should hold numbers, got {arrays[name].dtype}")
-        found.append(jnp.asarray(arrays[name]))
+        array = stored(arrays, name)
+        if array.shape != leaf.shape:
+            raise ValueError(f"{name} should have shape {leaf.shape}, got {array.shape}")
+        found.append(array)
     return eqx.combine(shape.unflatten(found), static)
+
+
+def stored(arrays: dict[str, np.ndarray], name: str) -> jax.Array:
+    """One of the stored arrays, which must be of real numbers."""
+    if name not in arrays:
+        raise ValueError(f"the stored model lacks {name}")
+    if arrays[name].dtype.kind != "f":
+        raise ValueError(f"{name} should hold real numbers, got {arrays[name].dtype}")
+    return jnp.asarray(arrays[name])

@@ -173,8 +173,10 @@ class Snapshots:
         return nearest
 
     def take(self, rows: np.ndarray) -> Snapshots:
-        """Chosen rows of this table; times left without individuals disappear."""
-        rows = np.sort(np.asarray(rows))
+        """Chosen rows of this table; times left without anybody of weight disappear."""
+        rows = np.sort(np.asarray(rows, int))
+        left = np.bincount(self.index[rows], self.weights[rows], minlength=len(self))
+        rows = rows[left[self.index[rows]] > 0]
         kept, index = np.unique(self.index[rows], return_inverse=True)
         pick = lambda column: None if column is None else column[rows]
         return replace(

@@ -43,6 +43,7 @@ from stitchflow._packing import (
     ready_energy,
     settings_from,
     settings_of,
+    stored,
     terms_of,
     units_from,
     with_arrays,
@@ -228,10 +229,7 @@ class Stitching(Method):
         smooth = method.curve is not None
         kind = partial(SplineCurve, knots=tuple(header["knots"])) if smooth else Curve
         curve = kind(
-            *(
-                jnp.asarray(arrays[f"[0].{n}"])
-                for n in ("particles", "log_weights", "raw_bandwidth")
-            ),
+            *(stored(arrays, f"[0].{n}") for n in ("particles", "log_weights", "raw_bandwidth")),
             times=tuple(header["nodes"]),
             growth=None
             if method.growth is None

@@ -65,7 +65,10 @@ def read_table(path: Any, columns: Columns | None = None) -> DataFile:
             f"{path}: cannot read {path.suffix or 'a file without ending'!r}; "
             f"expected one of {', '.join(readers)}"
         )
-    found = reader(path, columns)
+    try:
+        found = reader(path, columns)
+    except MemoryError:
+        raise ValueError(f"{path}: it does not fit into memory") from None
     split = {name: found.pop(name, None) for name in ("train_idx", "test_idx")}
     try:
         snapshots = Snapshots.from_table(**found)
