@@ -15,8 +15,6 @@ from stitchflow.rivals._jkonet_star_linear import (
     with_coefficients,
 )
 
-pytestmark = pytest.mark.full
-
 TIMES = np.array([0.0, 0.2, 0.3, 0.7])  # uneven
 
 
@@ -37,6 +35,7 @@ def problem(data: sf.Snapshots, method: sf.JKOnetStarLinear):
     return energy, marginals, jnp.asarray(origins(data, units), float)
 
 
+@pytest.mark.full
 def test_coefficients_are_those_of_numpys_least_squares(x64, quadratic):
     method = sf.JKOnetStarLinear(centres=6, degree=2, entropy=True, interaction=True, ridge=1e-3)
     energy, seen, came = problem(quadratic, method)
@@ -59,6 +58,7 @@ def test_coefficients_are_those_of_numpys_least_squares(x64, quadratic):
     np.testing.assert_allclose(solution, exact, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("time_degree", [0, 2])
 def test_the_design_times_the_coefficients_is_the_gradient(x64, quadratic, time_degree):
     method = sf.JKOnetStarLinear(

@@ -6,8 +6,6 @@ import pytest
 import stitchflow as sf
 from stitchflow._pairs import Pairs
 
-pytestmark = pytest.mark.full
-
 MEANS, DEVIATIONS, TIMES = (0.0, 3.0, 2.0), (1.0, 2.0, 1.5), np.array([0.0, 1.0, 1.5])
 METHOD = sf.OTCFM(hidden=(32, 32), width=0.0, batch=256, optimiser=sf.Optimiser(600))
 
@@ -23,6 +21,7 @@ def data():
     return sf.Snapshots.from_arrays([(m + s * q)[:, None] for m, s, q in zipped], TIMES)
 
 
+@pytest.mark.full
 def test_gaussians_are_transported_by_the_linear_map_between_them(data):
     flow = sf.fit(data, METHOD, progress=False).flow
     end = np.asarray(flow.simulate(data.cloud(0), TIMES))[1:, :, 0]

@@ -5,8 +5,6 @@ import pytest
 
 import stitchflow as sf
 
-pytestmark = pytest.mark.full
-
 TIMES = np.array([0.0, 0.3, 0.7, 1.2, 1.6, 2.0])
 
 

@@ -9,8 +9,6 @@ import stitchflow as sf
 from stitchflow._coupling import entropic_plan
 from stitchflow.rivals._schrodinger_bridge import LEVELS, noise_level
 
-pytestmark = pytest.mark.full
-
 SIGMA2, MEAN, DEVIATION = 1.0, 2.0, 1.5
 
 
@@ -34,6 +32,7 @@ def test_entropic_plans_have_the_gaussian_covariance(sigma2):
     assert found == pytest.approx(covariance(1.0, DEVIATION, sigma2), rel=0.02)
 
 
+@pytest.mark.full
 def test_the_bridge_between_gaussians():
     data = sf.Snapshots.from_arrays(gaussians(500), [0.0, 1.0])
     method = sf.SchrodingerBridge(

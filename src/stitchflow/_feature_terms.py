@@ -138,7 +138,12 @@ class FeatureEntropy(Entropy):
 
 
 def _spacing(places: np.ndarray) -> float:
-    """A bump reaches about as many others as a point in a grid has neighbours."""
+    """A bump reaches about as many others as a point in a grid has neighbours.
+
+    One without others is as wide as the data.
+    """
+    if len(places) == 1:
+        return 1.0
     neighbours = min(2 * places.shape[1], len(places) - 1)
     far = KDTree(places).query(places, neighbours + 1)[0][:, -1]
     return max(1.5 * float(np.median(far)), 1e-3)

@@ -135,6 +135,8 @@ class Batch:
         if is_done(prepared.identity, self.stored):
             return Outcome("there already")
         fit, rows = prepared.carry_out()
+        if not rows:
+            return Outcome(f"{fit.status}; but nothing finite to be scored", failed=True)
         train, total = rows[0]["seconds_train"], rows[0]["seconds_total"]
         words = f"{fit.status}; {train:.0f} s training, {total:.0f} s in all"
         return Outcome(words, rows, picture_of(prepared, fit))

@@ -39,18 +39,19 @@ class JKOnetStarLinear(Driven):
     are powers up to `degree`, products of two coordinates, and `centres` Gaussian bumps;
     `time_degree` lets V vary with the time of the step's middle.
 
-    It does not choose its features by the data, extrapolates as its powers do, and like its
-    sibling sees straight lines between snapshots. A negative beta is set to zero.
+    It does not choose its features by the data, extrapolates as its powers do (beyond the second
+    they may turn down and take individuals to infinity), and like its sibling sees straight lines
+    between snapshots. A negative beta is set to zero.
     """
 
     name: ClassVar[str] = "jkonet-star-linear"
 
     centres: int = 200
-    degree: int = 4
+    degree: int = 2
     time_degree: int = 0
     entropy: bool = False
     interaction: bool = False
-    ridge: float = 1e-4
+    ridge: float = 1e-2
     individuals: int = 1500
 
     def __post_init__(self) -> None:
