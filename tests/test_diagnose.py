@@ -53,6 +53,17 @@ def test_a_rotation_is_found_with_an_interval_that_excludes_zero():
     assert found.to_dict()["sentences"][0] == found.sentences[0]
 
 
+def test_a_rotation_shows_in_the_data_where_the_fitted_curve_has_none():
+    """Other individuals at every time; the fit would have it shrink without turning."""
+    rng, times = np.random.default_rng(1), np.linspace(0.0, 2.0, 6)
+    clouds = [turning(rng.normal(size=(150, 2)) * [1.0, 0.2], t) for t in times]
+    fit = curve_of(shrinking, 30)
+    assert diagnose(fit).non_gradient < 0.05
+    found = diagnose(fit, sf.Snapshots.from_arrays(clouds, times))
+    assert found.non_gradient_interval[0] > 0.2
+    assert found.is_gradient_flow is False
+
+
 def test_energy_dissipates_at_the_rate_of_a_gradient_flow():
     fit = curve_of(shrinking, 60)
     curve, energy = fit.flow.curve, fit.flow.energy

@@ -154,7 +154,7 @@ def diagnose(fit: Fit | Ensemble, data: Snapshots | None = None, *, key: KeyLike
         left = regression.squares(regression.pick(draws.velocity + draws.gradient))
     untouched = curve
     if data is not None and isinstance(fit.method, Stitching):
-        untouched = start(fit.method, data, key, flow.units)
+        untouched = start(fit.method.resolved(data), data, key, flow.units)
     removed, interval = non_gradient(untouched, energy, key)
     profile = _profile(regression, curve, energy, draws, motion)
     good = [b for b, share in profile if share >= max(s for _, s in profile) - 0.02]
