@@ -66,7 +66,7 @@ class ActionMatching(Driven):
             progress,
             label=self.name,
             checkpoint=checkpoint,
-            last=True,  # the objective scatters by more than what is left to gain
+            last=True,  # the objective of a minibatch scatters: its least is a lucky one
         )
 
     def loss(self, energy: Energy, curve: Pairs, key: Array) -> tuple[Scalar, dict[str, Scalar]]:
