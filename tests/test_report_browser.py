@@ -24,7 +24,9 @@ PICTURE = "document.getElementById('stage').toDataURL()"
 @pytest.fixture(scope="module", params=[1, 2, 5], ids=lambda dim: f"{dim}-D")
 def page(request, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    fit = known_fit(sf.Potential(well), request.param)
+    step = np.linspace(15.0, 1500.0, 100)
+    parts = {"divergence": 10.0 + 1.0 / step, "residual": 100.0 / step}
+    fit = known_fit(sf.Potential(well), request.param, step=step, **parts)
     data = falling(request.param)
     names = np.array([f"{HOSTILE}{i}" for i in range(len(data.x))])
     groups = np.array([f"{HOSTILE}{i % 3}" for i in range(len(data.x))])
@@ -211,3 +213,13 @@ def test_the_page_prints(page):
         printed = browser.call("Page.printToPDF", printBackground=True)["data"]
         assert len(printed) > 20_000
         assert browser.complaints == []
+
+
+def test_names_of_ticks_stay_inside_their_charts(browser):
+    names = browser.run(
+        "[...document.querySelectorAll('figure svg text')].map(t => {"
+        "const a = t.getBoundingClientRect(), b = t.ownerSVGElement.getBoundingClientRect();"
+        "return [t.textContent, b.left <= a.left && a.right <= b.right]; })"
+    )
+    assert "1500" in [name for name, _ in names]
+    assert all(inside for _, inside in names), names

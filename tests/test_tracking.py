@@ -9,7 +9,6 @@ import pytest
 
 import stitchflow as sf
 from stitchflow._optimise import Optimiser, minimise
-from stitchflow.datasets import double_well
 from stitchflow.tracking import watched_by
 
 QUICK = sf.Stitching(
@@ -23,7 +22,8 @@ QUICK = sf.Stitching(
 
 @pytest.fixture(scope="module")
 def data():
-    return double_well(n=30, key=0)[0]
+    rng = np.random.default_rng(0)
+    return sf.Snapshots.from_arrays([rng.normal(t, 1.0, (30, 2)) for t in range(3)], range(3))
 
 
 @pytest.mark.full

@@ -11,7 +11,7 @@ from stitchflow._snapshots import Snapshots
 from stitchflow.metrics import pair_band
 
 WIDTH, HEIGHT = 340.0, 170.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 10.0, 10.0, 30.0
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 20.0, 10.0, 30.0  # the last tick's name needs its room
 MOST_DECADES = 1.3  # a range beyond it is drawn in logarithms
 
 PARTS = {

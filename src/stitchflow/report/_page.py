@@ -14,7 +14,7 @@ from stitchflow._ensemble import Ensemble
 from stitchflow._files import write_atomically
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
-from stitchflow.report._charts import HEIGHT, WIDTH
+from stitchflow.report._charts import HEIGHT, RIGHT, WIDTH
 from stitchflow.report._contents import QUESTIONS, Contents, Line, gather
 
 MARKS = {"good": "✓", "fair": "~", "poor": "✗", "open": "?"}
@@ -54,7 +54,7 @@ def render(contents: Contents, environment: Any = None) -> str:
         questions=QUESTIONS,
         marks=MARKS,
         scale=max((v for line in contents.means for v in _known(line)), default=1.0),
-        chart={"width": WIDTH, "height": HEIGHT},
+        chart={"width": WIDTH, "height": HEIGHT, "end": WIDTH - RIGHT},
         diagnosis=None if contents.diagnosis is None else asdict(contents.diagnosis),
     )
 
