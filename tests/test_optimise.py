@@ -6,8 +6,8 @@ import numpy as np
 import optax
 import pytest
 
-from stitchflow import Checkpoint, Optimiser
-from stitchflow._optimise import minimise
+from stitchflow import Checkpoint, Optimiser, _optimise
+from stitchflow._optimise import make_room, minimise
 
 
 def bowl(model, data, key):
@@ -160,3 +160,16 @@ def test_any_optax_rule_serves():
 def test_bad_settings_are_named(settings, words):
     with pytest.raises((TypeError, ValueError), match=words):
         Optimiser(**settings)
+
+
+def test_programs_are_let_go_before_a_process_has_too_many(monkeypatch, tmp_path):
+    """The compiler ends a process that may not map more memory."""
+    double = jax.jit(lambda x: 2.0 * x)
+    double(jnp.ones(3))
+    make_room()
+    assert double._cache_size() == 1
+    limit = tmp_path / "limit"
+    limit.write_text("10")
+    monkeypatch.setattr(_optimise, "MAPS_ALLOWED", limit)
+    make_room()
+    assert double._cache_size() == 0

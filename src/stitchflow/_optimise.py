@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -118,6 +119,7 @@ def minimise(
     its own (0). Numbers in the history are then means over members.
     """
     start = time.perf_counter()
+    make_room()
     steps = optimiser.steps or steps
     params, static = eqx.partition(model, eqx.is_inexact_array)
     # Weak types would make the second call another program.
@@ -182,6 +184,21 @@ def minimise(
     status = _status(now, optimiser, steps, interrupted)
     model = eqx.combine(now.best, static)
     return Optimum(model, history, status, now.done, time.perf_counter() - start)
+
+
+MAPS_ALLOWED = Path("/proc/sys/vm/max_map_count")
+
+
+def make_room() -> None:
+    """Let go of compiled programs before the process has as many memory maps as Linux allows.
+
+    Every program takes some, and a compiler that gets no more ends the process.
+    """
+    if not MAPS_ALLOWED.exists():
+        return
+    maps = Path("/proc/self/maps").read_bytes().count(b"\n")
+    if maps > 0.5 * int(MAPS_ALLOWED.read_text()):
+        jax.clear_caches()
 
 
 class _Standing(NamedTuple):
