@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._start import start as start_of
+from stitchflow._start import start
 from stitchflow.datasets import double_well
 from stitchflow.metrics import pattern_r2
 
@@ -203,3 +203,17 @@ def test_real_cells_are_fitted_and_scored(data_folder):
     still = sf.evaluate(sf.fit(train, sf.Nearest(), progress=False), test, metrics=("w1",))
     assert scores.mean("rollout") < 0.5 * still.mean("rollout")
     assert scores.mean("one-step") < 0.8 * still.mean("one-step")
+
+
+def test_in_many_dimensions_particles_stay_the_individuals_they_are():
+    rng = np.random.default_rng(0)
+    clouds = [rng.normal(size=(60, 25)) + k for k in range(3)]
+    data = sf.Snapshots.from_arrays(clouds, [0.0, 1.0, 2.0])
+    chosen = sf.Stitching().resolved(data)
+    assert not (chosen.learn_particles or chosen.learn_weights or chosen.learn_bandwidth)
+    assert chosen.particles == 60
+    assert chosen.consistency.settling == 0  # nothing that could settle
+    curve = start(chosen, data, 0, data.units)
+    firsts = np.asarray(data.units.space_out(curve.particles[0]))
+    assert np.sort(firsts, axis=0) == pytest.approx(np.sort(clouds[0], axis=0), abs=1e-4)
+    assert sf.Stitching(learn_particles=True).resolved(data).learn_particles
