@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._start import start
+from stitchflow._start import start as start_of
 from stitchflow.datasets import double_well
 from stitchflow.metrics import pattern_r2
 
@@ -123,7 +123,7 @@ def test_frozen_parts_do_not_move():
     )
     data = quick_data()
     key = jax.random.split(jax.random.key(0), 3)[0]
-    start = start_of(method.resolved(data), data, key)
+    start = start_of(method.resolved(data), data, key, data.units)
     fit = sf.fit(data, method, key=0, progress=False)
     np.testing.assert_array_equal(fit.flow.curve.particles, start.particles)
     np.testing.assert_array_equal(fit.flow.curve.log_weights, start.log_weights)
@@ -210,10 +210,11 @@ def test_in_many_dimensions_particles_stay_the_individuals_they_are():
     clouds = [rng.normal(size=(60, 25)) + k for k in range(3)]
     data = sf.Snapshots.from_arrays(clouds, [0.0, 1.0, 2.0])
     chosen = sf.Stitching().resolved(data)
-    assert not (chosen.learn_particles or chosen.learn_weights or chosen.learn_bandwidth)
+    learned = (chosen.learn_particles, chosen.learn_weights, chosen.learn_bandwidth)
+    assert not any(learned)
     assert chosen.particles == 60
     assert chosen.consistency.settling == 0  # nothing that could settle
-    curve = start(chosen, data, 0, data.units)
+    curve = start_of(chosen, data, 0, data.units)
     firsts = np.asarray(data.units.space_out(curve.particles[0]))
     assert np.sort(firsts, axis=0) == pytest.approx(np.sort(clouds[0], axis=0), abs=1e-4)
     assert sf.Stitching(learn_particles=True).resolved(data).learn_particles
