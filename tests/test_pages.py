@@ -10,6 +10,7 @@ from stitchflow import _choices, bench, cli
 
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md"))
 ELSEWHERE = {"single-cell"}  # test_tl_tutorial.py
+IN_MAKE_TEST = "compare"
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +63,13 @@ def test_every_tutorial_is_run_somewhere():
     assert set(TUTORIALS) == set(CHECKS) | ELSEWHERE
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("tutorial", sorted(CHECKS))
+@pytest.mark.parametrize(
+    "tutorial",
+    [
+        pytest.param(name, marks=[] if name == IN_MAKE_TEST else pytest.mark.full)
+        for name in sorted(CHECKS)
+    ],
+)
 def test_a_tutorial_runs(tutorial):
     page = f"tutorials/{tutorial}.md"
     CHECKS[tutorial](run_page(page))
