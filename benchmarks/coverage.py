@@ -2,25 +2,26 @@
 
 Every repeat simulates fresh individuals, fits a bootstrap ensemble, and asks for the band of the
 rollout's mean at every observed time; the truth is a simulation of 100,000 particles.
-`results/coverage.jsonl` holds one line per task and repeat; `make coverage` adds what is missing.
+`results/coverage.jsonl` holds one line per task and repeat; `make coverage` adds what is missing
+and writes the table of `docs/prediction.md`.
 """
 
 import argparse
 import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import stitchflow as sf
+from pages import ROOT, fill
 from stitchflow._energy import Energy
 from stitchflow._runs import append_json, keep_compilations
 from stitchflow._simulate import simulate
 from stitchflow.bench._runs import read_lines
 from stitchflow.datasets import wavy_valley_potential
 
-LINES = Path(__file__).parents[1] / "results" / "coverage.jsonl"
+LINES = ROOT / "results" / "coverage.jsonl"
 TRUTH = 100_000
 
 
@@ -112,7 +113,8 @@ def main() -> None:
             row = one(name, repeat, chosen.members)
             append_json(LINES, [row])
             print(row, flush=True)
-    print(table(read_lines(LINES)))
+    page = ROOT / "docs" / "prediction.md"
+    fill(page, "table: benchmarks/coverage.py", table(read_lines(LINES)))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """What a fit says about what it never saw: times left out, long rollouts, diagnoses.
 
 `make predict` adds what is missing to `results/predict.jsonl`, one line a study and task, and
-prints the tables. Data without a loader of its own is read from `--data`.
+writes the tables of `docs/prediction.md`. Data without a loader of its own is read from `--data`.
 """
 
 import argparse
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +16,13 @@ import numpy as np
 from tqdm import tqdm
 
 import stitchflow as sf
+from pages import ROOT, fill
 from stitchflow._runs import append_json, keep_compilations
 from stitchflow._simulate import simulate
 from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tasks import TASKS
 from stitchflow.datasets import POTENTIALS
 
-ROOT = Path(__file__).parents[1]
 LINES = ROOT / "results" / "predict.jsonl"
 RECORDED = {"larry2d": "w2", "gom9": "w2", "eb100": "energy_distance"}
 
@@ -134,15 +135,29 @@ STUDIES: dict[str, tuple[Callable[[str, Path], dict], list[str]]] = {
 
 def table(rows: list[dict]) -> str:
     lines = []
-    for study in STUDIES:
+    for study, (made, _) in STUDIES.items():
         own = [row for row in rows if row["study"] == study]
         names = [n for n in (own[0] if own else {}) if n not in ("study", "version", "words")]
-        lines += ["", f"{study}", "", f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+        lines += [
+            "",
+            f"### {study.capitalize()}",
+            "",
+            f"{made.__doc__}",
+            "",
+            f"| {' | '.join(names)} |",
+            "|---" * len(names) + "|",
+        ]
         for row in own:
             cells = (row[n] for n in names)
-            text = (f"{c:.3f}" if isinstance(c, float) else str(c) for c in cells)
+            text = (_text(cell) for cell in cells)
             lines.append(f"| {' | '.join(text)} |")
     return "\n".join(lines)
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, list):
+        return ", ".join(map(_text, cell))
+    return f"{cell:.3f}" if isinstance(cell, float) else "" if cell is None else str(cell)
 
 
 def main() -> None:
@@ -156,7 +171,7 @@ def main() -> None:
         place = {"study": study, "task": name, "version": sf.__version__}
         if not any(place.items() <= row.items() for row in read_lines(LINES)):
             append_json(LINES, [{**place, **STUDIES[study][0](name, chosen.data)}])
-    print(table(read_lines(LINES)))
+    fill(ROOT / "docs" / "prediction.md", "tables: benchmarks/predict.py", table(read_lines(LINES)))
 
 
 if __name__ == "__main__":

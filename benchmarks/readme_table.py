@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
+from pages import ROOT, put
 from stitchflow.bench._tables import Results
 
-ROOT = Path(__file__).parents[1]
-START, END = "<!-- table: benchmarks/readme_table.py -->\n", "<!-- end -->"
 ROWS = {
     "stitching, V(x, t)": ("eb-full-varying", "stitching"),
     "stitching, V(x)": ("eb-full", "stitching"),
@@ -36,13 +34,11 @@ def table() -> str:
 
 def main() -> None:
     path = ROOT / "README.md"
-    readme = path.read_text()
-    head, _, rest = readme.partition(START)
-    _, _, tail = rest.partition(END)
-    updated = head + START + table() + END + tail
+    updated = put(path, "table: benchmarks/readme_table.py", table())
     if "--check" in sys.argv:
-        sys.exit(0 if updated == readme else "README.md differs: run benchmarks/readme_table.py")
-    path.write_text(updated)
+        same = updated == path.read_text(encoding="utf-8")
+        sys.exit(0 if same else "README.md differs: run benchmarks/readme_table.py")
+    path.write_text(updated, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import numpy as np
 from rival_tables import GROUPS, LEFT_OUT, NO_SEED, STEPPED, Group, stepped, table, winners
 
 import stitchflow as sf
+from pages import ROOT, fill
 from stitchflow._runs import keep_compilations
 from stitchflow.bench import Run
 from stitchflow.bench._paper import carry_out_all
@@ -27,7 +28,6 @@ from stitchflow.bench._tables import Results
 from stitchflow.bench._tasks import UNSEEN, Problem, Task, _diffusion
 from stitchflow.datasets._recorded import data_folder
 
-ROOT = Path(__file__).parents[1]
 QUICK = ("wavy-valley", "gom9")
 
 
@@ -80,14 +80,6 @@ def known(path: Path) -> list[dict]:
     return rows
 
 
-def write(page: Path, name: str, text: str) -> None:
-    """Put a text between its two marks on a page."""
-    start, end = f"<!-- {name}: benchmarks/rivals.py -->", "<!-- end -->"
-    head, rest = page.read_text(encoding="utf-8").split(start)
-    rest = rest.split(end, 1)[1]
-    page.write_text(f"{head}{start}\n\n{text}\n\n{end}{rest}", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two short tasks, one seed")
@@ -108,8 +100,9 @@ def main() -> None:
     if chosen.quick:
         print(tables)
     else:
-        write(ROOT / "docs" / "rivals.md", "tables", tables)
-        write(ROOT / "docs" / "choose.md", "winners", winners(results, groups))
+        fill(ROOT / "docs" / "rivals.md", "tables: benchmarks/rivals.py", tables)
+        found = winners(results, groups)
+        fill(ROOT / "docs" / "choose.md", "winners: benchmarks/rivals.py", found)
     for failure in failures:
         print(failure)
 

@@ -6,7 +6,6 @@ and draws `docs/figures/tradeoff.png`.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import matplotlib
 
@@ -14,11 +13,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import stitchflow as sf
+from pages import ROOT
 from stitchflow._runs import append_json, keep_compilations
 from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tasks import TASKS
 
-ROOT = Path(__file__).parents[1]
 LINES, FIGURE = ROOT / "results" / "tradeoff.jsonl", ROOT / "docs" / "figures" / "tradeoff.png"
 WEIGHTS = (0.03, 0.1, 0.3, 1.0, 3.0)
 PROTOCOLS = ("marginal", "one-step", "rollout")
