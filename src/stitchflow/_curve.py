@@ -69,7 +69,7 @@ class Curve(eqx.Module):
         widths = [
             np.shape(b) for b in (self.raw_bandwidth, self.least_bandwidth, self.most_bandwidth)
         ]
-        if self.log_weights.shape != (n,) or any(w not in ((), (1,), (d,)) for w in widths):
+        if self.log_weights.shape != (n,) or any(w not in ((), (1,), (d,), (n, d)) for w in widths):
             raise ValueError(
                 f"{n} particles in {d} dimensions do not go with weights {self.log_weights.shape} "
                 f"and bandwidths {widths}"
