@@ -4,12 +4,17 @@ import costs
 import quality
 import scale
 import speed
-
 from pages import ROOT, fill
+
 from stitchflow.bench._runs import read_lines
+
+PICTURE = "![Milliseconds a step against cells, particles, nodes, dimensions](figures/costs.png)"
 
 if __name__ == "__main__":
     for script in (speed, quality, costs, scale):
-        mark = f"table: benchmarks/{script.__name__}.py"
-        fill(ROOT / "docs" / "performance.md", mark, script.table(read_lines(script.LINES)))
-    costs.draw(read_lines(costs.LINES))
+        rows = read_lines(script.LINES)
+        text = script.table(rows) if rows else "Not measured yet."
+        if rows and script is costs:
+            costs.draw(rows)
+            text += f"\n\n{PICTURE}"
+        fill(ROOT / "docs" / "performance.md", f"table: benchmarks/{script.__name__}.py", text)
