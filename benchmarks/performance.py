@@ -4,8 +4,8 @@ import costs
 import quality
 import scale
 import speed
-from pages import ROOT, fill
 
+from pages import ROOT, fill
 from stitchflow.bench._runs import read_lines
 
 PICTURE = "![Milliseconds a step against cells, particles, nodes, dimensions](figures/costs.png)"
