@@ -393,8 +393,16 @@ def test_resuming_a_finished_run_changes_no_value(stitched, tmp_path):
     assert learned(run) == learned(stitched)
 
 
+@pytest.fixture
+def heard():
+    """Ctrl-C is heard, also where the tests were started in the background and it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_run_goes_on_where_it_stopped(stitched, tmp_path, monkeypatch, kind):
+def test_a_stopped_run_goes_on_where_it_stopped(stitched, tmp_path, monkeypatch, heard, kind):
     looked, look = [], _optimise._look
 
     def stopping(program, shared, carry, *rest):

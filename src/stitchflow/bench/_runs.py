@@ -90,7 +90,7 @@ class Prepared:
         start = time.perf_counter()
         result = fit(self.problem.train, self.method, self.run.seed, progress=progress)
         trained = time.perf_counter() - start
-        rows = list(self._scores(result))
+        rows = list(self.scores(result))
         times = {
             "seconds_train": trained,
             "seconds_total": self.seconds + time.perf_counter() - start,
@@ -99,7 +99,7 @@ class Prepared:
         identity = self.identity
         return result, [{**identity, **asdict(row), **times} for row in rows]
 
-    def _scores(self, result: Fit) -> Iterable[Row]:
+    def scores(self, result: Fit) -> Iterable[Row]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolationWarning)
             yield from evaluate(
