@@ -8,6 +8,7 @@ whose error is stated beside it.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -22,23 +23,26 @@ from speed import median_seconds
 import stitchflow as sf
 from stitchflow._observations import Observations
 from stitchflow._runs import append_json
+from stitchflow._sharding import Devices
 from stitchflow.bench._runs import read_lines
 
 ROOT = Path(__file__).parents[1]
 LINES, FIGURE = ROOT / "results" / "costs.jsonl", ROOT / "docs" / "figures" / "costs.png"
 BASE = {"cells": 10_000, "particles": 500, "nodes": 50, "dim": 5, "all_pairs": False}
+BASE |= {"devices": 1}
 SWEEPS = {
     "cells": [{"cells": n} for n in (1_000, 10_000, 100_000, 1_000_000)],
     "particles": [{"particles": n} for n in (100, 500, 2_000, 8_000, 20_000)],
-    "particles, all pairs": [
-        {"particles": n, "all_pairs": True} for n in (100, 500, 2_000, 8_000, 20_000)
-    ],
+    "particles, all pairs": [{"particles": n, "all_pairs": True} for n in (100, 500, 2_000, 5_000)],
     "nodes": [{"nodes": k} for k in (10, 50, 200, 800)],
     "dim": [{"dim": d} for d in (2, 5, 20, 50, 200)],
+    "devices": [{"devices": k, "particles": 2_000, "all_pairs": True} for k in (1, 2)],
 }
 
 
-def measure(cells: int, particles: int, nodes: int, dim: int, all_pairs: bool) -> dict:
+def measure(
+    cells: int, particles: int, nodes: int, dim: int, all_pairs: bool, devices: int
+) -> dict:
     """Seconds and memory of one step with entropy and a radial interaction."""
     rng, times = np.random.default_rng(0), np.arange(5.0)
     clouds = [rng.standard_normal((cells // 5, dim), np.float32) + k for k in range(5)]
@@ -49,13 +53,17 @@ def measure(cells: int, particles: int, nodes: int, dim: int, all_pairs: bool) -
     if all_pairs:
         method = replace(method, residual=replace(method.residual, draws=particles))
     model, seen = method.model(data, key, key), Observations.of(data)
+    if devices > 1:
+        parts, (curve, _) = Devices(jax.devices()), model
+        model = parts.spread(model, [(curve.particles, 1), (curve.log_weights, 0)])
+        seen = parts.spread(seen, [(seen.points, 1), (seen.weights, 1)])
     params, static = eqx.partition(model, eqx.is_inexact_array)
     loss = lambda p, o, k: method.loss(eqx.combine(p, static), o, k)[0]
     step = jax.jit(jax.value_and_grad(loss))
     seconds = median_seconds(step, params, seen, key)
     residual = jax.jit(lambda p, k: method.residual(*eqx.combine(p, static), k))
     looks = [
-        float(residual(params, jax.random.key(i))) for i in range(20 if particles < 8000 else 3)
+        float(residual(params, jax.random.key(i))) for i in range(20 if particles < 2000 else 3)
     ]
     return {
         "seconds": seconds,
@@ -97,6 +105,8 @@ def draw(rows: list[dict]) -> None:
     panels = ["cells", "particles", "nodes", "dim"]
     for sweep in SWEEPS:
         name = sweep.split(",")[0]
+        if name not in panels:
+            continue
         own = [row for row in rows if row["sweep"] == sweep]
         axis = axes[panels.index(name)]
         label = "all pairs" if "," in sweep else "100 draws"
@@ -116,9 +126,12 @@ def main() -> None:
             place = {"sweep": sweep, **BASE, **point, "version": sf.__version__}
             if any(place.items() <= row.items() for row in read_lines(LINES)):
                 continue
-            sizes = json.dumps({**BASE, **point})  # a process each: peak memory is its own
-            call = [sys.executable, __file__, sizes]
-            out = subprocess.run(call, check=True, capture_output=True, text=True).stdout
+            sizes = {**BASE, **point}
+            call = [sys.executable, __file__, json.dumps(sizes)]
+            # A process each: peak memory is its own, and so are the devices it pretends to have.
+            flags = f"--xla_force_host_platform_device_count={sizes['devices']}"
+            own = {**os.environ, "XLA_FLAGS": flags}
+            out = subprocess.run(call, check=True, capture_output=True, text=True, env=own).stdout
             append_json(LINES, [{**place, **json.loads(out.splitlines()[-1])}])
     print(table(read_lines(LINES)))
 

@@ -131,6 +131,17 @@ def test_days_kept_from_the_fit_are_described_too(adata):
     assert np.isfinite(adata.obsm["stitchflow_velocity"]).all()
 
 
+def test_a_day_left_out_at_the_end_is_forecast_from_cells_nobody_saw(adata):
+    last, before = sorted(adata.obs["day"].unique())[:-3:-1]
+    sf.tl.fit(adata, "day", method=sf.OTLinear(), hold_out=[last], progress=False)
+    seen = adata.obs.groupby("day")["stitchflow_train"].mean()
+    assert seen[last] == 0.0
+    assert seen[before] == pytest.approx(0.8, abs=0.05)
+    assert (seen.drop([last, before]) == 1.0).all()
+    scores = sf.tl.score(adata, metrics=("w2",))
+    assert {row.protocol for row in scores if row.time == last} == {"forecast"}
+
+
 def test_missing_keys_are_listed(adata):
     with pytest.raises(KeyError, match=r"'hour' is not in adata.obs, which holds day, w"):
         sf.tl.fit(adata, "hour")

@@ -243,7 +243,7 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
         if min(times) < data.times[kept[0]]:
             raise ValueError(f"leaving out the first time ({min(times):g}) cannot be judged")
         if max(times) > data.times[kept[-1]]:  # a forecast starts from individuals nobody saw
-            hidden |= _starters(data, int(kept[-1]), key)
+            hidden |= starters(data, int(kept[-1]), key)
         yield Fold(
             "+".join(f"{t:g}" for t in times),
             data.take(np.flatnonzero(~hidden)),
@@ -252,7 +252,7 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
         )
 
 
-def _starters(data: Snapshots, k: int, key: KeyLike) -> np.ndarray:
+def starters(data: Snapshots, k: int, key: KeyLike) -> np.ndarray:
     """A mask of some individuals of the k-th time."""
     rows = np.arange(len(data.x))[data.slice(k)]
     mask = np.zeros(len(data.x), bool)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stitchflow._cells import representation_key
+from stitchflow._crossval import starters
 from stitchflow._ensemble import fit_ensemble
 from stitchflow._method import Fit, Method
 from stitchflow._snapshots import Snapshots
@@ -46,9 +47,10 @@ def fit(
     `ensemble` fits so many bootstraps beside and writes standard deviations over them:
     `obs[k_potential_sd]`, `obs[k_pseudotime_sd]`, `obs[k_velocity_sd]`. A `test_fraction` of the
     cells of each time, and all cells at the times in `hold_out`, are kept from the fit for
-    `tl.score`; `obs[k_train]` marks the others. Returns the `Fit`, or with `copy=True` the AnnData
-    that was written to instead of the given one. A `callback` is told every look at the loss
-    (`stitchflow.tracking`).
+    `tl.score`; where no cell of the time before a forecast would be left to start from, a fifth of
+    them is kept too. `obs[k_train]` marks the others. Returns the `Fit`, or with `copy=True` the
+    AnnData that was written to instead of the given one. A `callback` is told every look at the
+    loss (`stitchflow.tracking`).
     """
     check_anndata(adata)
     params = {"time_key": time_key, "use_rep": representation_key(adata, use_rep)}
@@ -97,7 +99,10 @@ def _kept(data: Snapshots, test_fraction: float, hold_out: list[float], key: Key
     """Which cells the fit is shown."""
     check_number(test_fraction, "test_fraction", 0.0, 1.0)
     seen = data.drop_times(hold_out) if hold_out else data
-    seen = seen.split(1.0 - test_fraction, key)[0] if test_fraction else seen
+    if test_fraction:
+        seen = seen.split(1.0 - test_fraction, key)[0]
+    elif hold_out and max(hold_out) > seen.times[-1]:
+        seen = seen.take(np.flatnonzero(~starters(seen, len(seen) - 1, key)))
     assert seen.rows is not None
     return np.isin(np.arange(len(data.x)), seen.rows)
 
