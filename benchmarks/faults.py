@@ -38,7 +38,7 @@ def odd_column(rng: Rng, n: int) -> np.ndarray:
         lambda: rng.integers(-3, 4, n),
         lambda: rng.integers(0, 2, n).astype(bool),
         lambda: np.array(rng.choice(words, n)),
-        lambda: np.array(rng.choice(words, n), "S"),
+        lambda: np.char.encode(rng.choice(words, n), "utf-8"),
         lambda: np.array([None, 1, "a", 2.5] * n, object)[:n],
         lambda: np.array(rng.integers(0, 10**9, n), "datetime64[s]"),
         lambda: np.array(rng.integers(0, 10**9, n), "timedelta64[s]"),

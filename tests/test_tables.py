@@ -287,6 +287,11 @@ def test_a_table_of_text_has_nothing_to_fit(tmp_path):
     refused(table(tmp_path, "csv", frame), "no numeric columns beside 't'")
 
 
+def test_a_column_of_text_without_rows_is_named(tmp_path):
+    frame = pd.DataFrame({"t": np.zeros(0, "datetime64[s]"), "a": np.zeros(0)})
+    refused(table(tmp_path, "parquet", frame), "column 't' must hold numbers, got datetime64")
+
+
 @pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00PK"])
 def test_an_unreadable_table_is_named(tmp_path, name, content):

@@ -250,9 +250,8 @@ def _numbers(column: Any, place: str) -> np.ndarray:
             found = np.where(column.isna(), np.nan, found)
         return as_numbers(found, place).astype(np.float64)
     except ValueError:
-        raise ValueError(
-            f"{place} must hold numbers, got {column.dtype}, for example {column.iloc[0]!r}"
-        ) from None
+        example = f", for example {column.iloc[0]!r}" if len(column) else ""
+        raise ValueError(f"{place} must hold numbers, got {column.dtype}{example}") from None
 
 
 def _rows(part: Any, name: str, n: int) -> np.ndarray | None:
