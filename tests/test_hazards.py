@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import stitchflow as sf
-from stitchflow import _runs
+from stitchflow import _runs, _tables
 from test_cli import refused, succeed
 
 N = 24
@@ -158,6 +158,15 @@ def test_an_h5ad_that_leads_outside_is_refused(tmp_path, way):
             file["obsm"].create_dataset("X_other", (N, 1), "f8", external=outside)
     message = refused("fit", *arguments, "--out", tmp_path / "run")
     assert "X_other leads outside the file" in message
+
+
+def test_an_h5ad_that_hdf5_does_not_come_back_from_is_refused(tmp_path, monkeypatch):
+    """Some damaged files send HDF5 into an endless loop; the look at a file is given up in time."""
+    pytest.importorskip("h5py")
+    arguments = write(tmp_path, "h5ad", GOOD)
+    monkeypatch.setattr(_tables, "PATIENCE", 0.001)
+    message = refused("fit", *arguments, "--out", tmp_path / "run")
+    assert "not a readable .h5ad file (HDF5 finds no end in it within 0 s)" in message
 
 
 # Tiny fits of the method itself on data that is odd in one way each.
