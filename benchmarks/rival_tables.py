@@ -11,11 +11,13 @@ import stitchflow as sf
 from stitchflow.bench._published import CIS, EB_FULL, EB_GAPS, JKO_PAIRED
 from stitchflow.bench._tables import Results, markdown, number
 
-NO_SEED = ("nearest", "ot-linear", "ot-spline")  # nothing is trained or drawn
+NO_SEED = ("nearest", "ot-linear")  # nothing is trained or drawn
+TRIVIAL = (*NO_SEED, "ot-spline")
 OURS = ("stitching", "stitching-varying")
 LEFT_OUT = {"larry2d": (4.0,), "gom9": (1.0, 3.0, 5.0, 7.0)}  # all of them in one fit
 SYNTHETIC = ("styblinski_tang", "oakley_ohagan", "flowers")
-JKO = ("jkonet-star", "ijkonet")  # told other energies they are printed for, too
+JKO = ("jkonet-star", "ijkonet")
+VARYING = (*JKO, "path-flow")  # told a V(x, t) as well, as they are printed
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Group:
     seeds: int = 1
     methods: tuple[str, ...] = tuple(sf.METHODS)
     euler: bool = False
+    followed: bool = False  # test individuals are the same at all times: no floor for where they go
     published: tuple[str, dict[str, float]] | None = None  # column title; by method
 
     @property
@@ -92,27 +95,33 @@ GROUPS = (
         published=("published W2", printed(EB_GAPS)),
     ),
     Group(
-        "EB, JKO methods with V(x, t)",
+        "EB, methods with V(x, t)",
         ("eb-full-varying",),
         W1,
-        methods=JKO,
+        methods=VARYING,
         published=("published W1", printed(EB_FULL, varying=True)),
     ),
     Group(
-        "EB, t 1 and 3 left out, JKO methods with V(x, t)",
+        "EB, t 1 and 3 left out, methods with V(x, t)",
         ("eb-leave-two-out-varying",),
         W2,
-        methods=JKO,
+        methods=VARYING,
         published=("published W2", printed(EB_GAPS, varying=True)),
     ),
     *(
-        Group(f"Synthetic, {kind}", tuple(f"synthetic-{n}-{kind}" for n in SYNTHETIC), ENERGY)
+        Group(
+            f"Synthetic, {kind}",
+            tuple(f"synthetic-{n}-{kind}" for n in SYNTHETIC),
+            ENERGY,
+            followed=kind == "paired",
+        )
         for kind in ("paired", "unpaired")
     ),
     Group(
         "Wavy valley",
         ("wavy-valley",),
         (W1[2], Column("raw R2", "energy", "raw_r2"), Column("beta", "energy", "beta", digits=4)),
+        followed=True,
     ),
     Group(
         "CIS",
@@ -122,6 +131,7 @@ GROUPS = (
             Column("pattern R2 of V", "energy", "pattern_r2"),
             Column("of W", "energy", "w_pattern_r2"),
         ),
+        followed=True,
         published=("published W1", {"jkonet-star": CIS["JKOnet*, paper"][0]}),
     ),
     *(Group(f"{name}, inner times left out", (name,), W2) for name in LEFT_OUT),
@@ -143,9 +153,10 @@ def score(
     found = []
     for task in group.tasks:
         place = (task, column.protocol, column.metric)
-        value = results.mean(*place, method=method, euler=group.euler, column=field)
+        where = {"euler": group.euler, "seeds": group.seeds}
+        value = results.mean(*place, method=method, column=field, **where)
         if column.relative and value is not None and field != "seconds_train":
-            still = results.mean(*place, method="nearest", euler=group.euler)
+            still = results.mean(*place, method="nearest", **where)
             value = 100.0 * value / still if still else None
         found.append(value)
     known = [value for value in found if value is not None]
@@ -161,7 +172,12 @@ def table(results: Results, group: Group) -> str | None:
         answered = [column for column, value in values.items() if value is not None]
         if answered:
             seconds = score(results, group, answered[0], method, "seconds_train")
-            cells = [number(value, column.digits) for column, value in values.items()]
+            cells = [
+                "lost"
+                if value is None and column.protocol != "energy"
+                else number(value, column.digits)
+                for column, value in values.items()
+            ]
             rows.append([method, *cells, number(seconds, 0)])
     if not rows:
         return None
@@ -174,17 +190,19 @@ def table(results: Results, group: Group) -> str | None:
         rows = [[*row, number(others.get(row[0]))] for row in rows]
         empty, shown = ["-"] * (len(group.columns) + 1), {row[0] for row in rows}
         rows += [[n, *empty, number(v)] for n, v in others.items() if n not in shown]
-    return f"## {group.title}\n\n{markdown(header, rows)}"
+    seeds = f" ({group.seeds} seeds)" if group.seeds > 1 else ""
+    return f"## {group.title}{seeds}\n\n{markdown(header, rows)}"
 
 
 def floor(results: Results, group: Group, column: Column) -> float | None:
     """The same for all methods: taken from the first that has one.
 
-    Individuals that are followed are not judged by others: above standing still it says nothing.
+    Individuals that are followed are not judged by others: they may well come nearer.
     """
+    if group.followed and column.protocol != "energy":
+        return None
     found = (score(results, group, column, method, "floor") for method in group.methods)
-    value = next((value for value in found if value is not None), None)
-    return None if column.relative and value is not None and value > 100.0 else value
+    return next((value for value in found if value is not None), None)
 
 
 def stepped(results: Results) -> str | None:
@@ -207,16 +225,17 @@ def stepped(results: Results) -> str | None:
 
 def winners(results: Results, groups: Iterable[Group]) -> str:
     """For every score the best method, beside stitching, the best trivial method and the floor."""
-    header, rows = ["", "score", "best", *OURS, "best without training", "floor"], []
+    header, rows = ["", "score", "best", "of", *OURS, "best without training", "floor"], []
     for group, column in ((g, c) for g in groups for c in g.columns if c.metric != "beta"):
         found = {method: score(results, group, column, method) for method in group.methods}
         known = sorted((value, name) for name, value in found.items() if value is not None)
         if len(group.methods) < len(sf.METHODS) or not known:
             continue
         best = known[::-1] if column.metric.endswith("r2") else known
-        trivial = [(value, name) for value, name in best if name in NO_SEED]
+        trivial = [(value, name) for value, name in best if name in TRIVIAL]
         named = [f"{n} {number(v, column.digits)}" for v, n in (best[0], *trivial[:1])]
         ours = [number(found[name], column.digits) for name in OURS]
         least = number(floor(results, group, column), column.digits)
-        rows.append([group.title, column.title, named[0], *ours, *(named[1:] or ["-"]), least])
+        told = [group.title, column.title, named[0], str(len(known)), *ours]
+        rows.append([*told, *(named[1:] or ["-"]), least])
     return markdown(header, rows)

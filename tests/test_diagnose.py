@@ -4,8 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import stitchflow as sf
+from stitchflow._curve import inverse_softplus
 from stitchflow._diagnose import diagnose, dissipation, draw_from
 from stitchflow._energy import Energy
 from stitchflow._flow import StitchedFlow
@@ -74,6 +76,19 @@ def test_energy_dissipates_at_the_rate_of_a_gradient_flow():
     # |v|^2 is five times |grad V|^2 here, and the energy still falls by |grad V|^2.
     ratio = dissipation(curve, energy, draw_from(curve, energy, jax.random.key(0)))
     assert ratio == pytest.approx(1.0 / 3.0, abs=0.02)
+
+
+@pytest.mark.parametrize("width", [0.3, 0.6])
+def test_a_diffusing_cloud_dissipates_what_it_has_whatever_its_kernels(width):
+    """Heat with beta 1/2: the variance of kernels and centres together grows as 1 + t."""
+    times = np.linspace(0.0, 1.0, 21)
+    ranks = scipy.stats.norm.ppf((np.arange(400) + 0.5) / 400)[:, None]
+    particles = np.stack([ranks * np.sqrt(1.0 + t - width**2) for t in times])
+    kernels = inverse_softplus(np.array([width]))
+    curve = sf.Curve(jnp.asarray(particles, float), jnp.zeros(400), kernels, tuple(times.tolist()))
+    energy = Energy.known(sf.Entropy(0.5), 1)
+    ratio = dissipation(curve, energy, draw_from(curve, energy, jax.random.key(0)))
+    assert ratio == pytest.approx(1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("dim", [2, 3, 6])

@@ -32,8 +32,12 @@ class Results:
         place = (task, method, euler, protocol, metric, time)
         return list(self.found.get(place, {}).values())
 
-    def mean(self, *place: Any, column: str = "value", **where: Any) -> float | None:
-        values = [row[column] for row in self.rows(*place, **where)]
+    def mean(
+        self, *place: Any, column: str = "value", seeds: int | None = None, **where: Any
+    ) -> float | None:
+        """Over all seeds, or the first so many."""
+        rows = self.rows(*place, **where)
+        values = [row[column] for row in rows if seeds is None or row["seed"] < seeds]
         known = [value for value in values if value is not None]
         return float(np.mean(known)) if known else None
 

@@ -20,7 +20,7 @@ from stitchflow._flow import StitchedFlow
 from stitchflow._method import Fit
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Potential
+from stitchflow._terms import Entropy, Potential
 from stitchflow.metrics import bd2_uvp, pair_band, pattern_r2, raw_r2
 
 GRID = 100
@@ -199,7 +199,7 @@ def compare_energies(recovery: Recovery) -> Iterable[Row]:
         value = score(recovery)
         if value is not None and np.isfinite(value):
             yield Row("energy", name, None, float(value), PERFECT.get(name, 1.0))
-    if truth.beta > 0:
+    if truth.beta > 0 and any(term.learn for term in learned.only(Entropy)):
         yield Row("energy", "beta", None, learned.beta, truth.beta)
 
 

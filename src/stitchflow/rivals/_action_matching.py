@@ -29,8 +29,9 @@ class ActionMatching(Driven):
     deterministic form; otherwise `beta`, in the user's units, is the known diffusion of the
     entropic form, and individuals move with noise.
 
-    The method needs samples at all times. Between snapshots they come from straight
-    optimal-transport lines between neighbours. What it does not do: it learns neither the curve nor
+    The method needs samples at all times. Between snapshots they come from straight lines between
+    neighbours, matched by ids where they are paired, else by optimal transport (in random blocks
+    beyond 3,000 individuals). What it does not do: it learns neither the curve nor
     beta, V always varies in time, and there is no density.
     """
 

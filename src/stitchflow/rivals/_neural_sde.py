@@ -30,13 +30,15 @@ TIMES = 5  # neighbouring snapshots a step looks at
 class NeuralSDE(Driven):
     r"""A drift u(x, t) and a constant noise that carry each snapshot to the next.
 
-    Individuals move by $dX = u\,dt + \sqrt{2\beta}\,dB$ in `moves` fixed steps a gap, from every
-    snapshot to the next and from the first to all, and gradients go back through the steps:
+    Individuals move by $dX = u\,dt + \sqrt{2\beta}\,dB$ in about `moves` fixed steps a gap, from
+    every snapshot to the next and from the first to all, and gradients go back through the steps:
 
     $$\sum_k S_\epsilon(\Phi_{t_k\to t_{k+1}}\#q_k, q_{k+1})
       + S_\epsilon(\Phi_{t_0\to t_{k+1}}\#q_0, q_{k+1})$$
 
     with Sinkhorn divergences of `individuals` each, of width `blur` (a share of the data's spread).
+    Of more than five snapshots a step looks at five neighbours, and the first of those is $t_0$, so
+    that the longest ways are never trained. Divergences of so few individuals draw clouds together.
     It has no energy and no density. Nothing asks for short ways: where snapshots allow several
     motions it takes the one that the network finds first, and noise and drift may stand in for
     each other.

@@ -25,7 +25,8 @@ class OTCFM(Driven):
     r"""A velocity u(x, t) regressed onto straight lines between coupled individuals.
 
     The idea of OT-CFM (Tong et al., 2024): with pairs $(x_0, x_1)$ from exact optimal transport
-    between neighbouring snapshots, or known by id, the regression
+    between neighbouring snapshots (in random blocks beyond 3,000 individuals), or known by id, the
+    regression
 
     $$E\,|\,\Delta t\,u(x, t) - (x_1 - x_0)|^2,\quad x = (1-s)x_0 + s x_1 + \text{width}\cdot z$$
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -64,6 +64,7 @@ class PathFlow(Method):
     name: ClassVar[str] = "path-flow"
 
     time_varying: bool = True
+    entropy: bool = True
     weight: float = 0.1
     layers: int = 8
     curve_hidden: tuple[int, ...] = (64, 64)
@@ -81,9 +82,16 @@ class PathFlow(Method):
         check_count(self.steps, "steps")
         check_number(self.learning_rate, "learning_rate", 0.0, open_low=True)
 
+    def told(self, physics: Energy) -> PathFlow:
+        if not physics.only(Potential):
+            return self
+        entropy = bool(physics.only(Entropy))
+        return replace(self, time_varying=physics.time_varying, entropy=entropy)
+
     @property
     def energy(self) -> Energy:
-        return Potential(hidden=self.hidden, time_varying=self.time_varying) + Entropy()
+        potential = Potential(hidden=self.hidden, time_varying=self.time_varying)
+        return potential + Entropy() if self.entropy else Energy((potential,))
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         first, second, loop = jax.random.split(as_key(key), 3)
