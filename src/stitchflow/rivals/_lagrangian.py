@@ -122,11 +122,11 @@ class LagrangianOT(_Lagrangian):
 
     $$\min_q\max_s\; E_{q_1}s_1 - E_{q_0}s_0
       - \int E_{q_t}\bigl[\partial_t s + \tfrac12|\nabla s|^2\bigr]dt,\qquad V = -s,$$
-    where $q$ passes through the snapshots: between neighbours, matched by ids where they are paired,
-    else by optimal transport (in random blocks beyond 3,000 individuals), it follows learned bends
-    of the straight line. Both players step at once, as in the published
-    code, but the curve at a small share of the potential's rate, without which it runs away in the
-    few steps we have. What it does not do: it has no density, no noise, and no mass
+    where $q$ passes through the snapshots: between neighbours, matched by ids where they are
+    paired, else by optimal transport (in random blocks beyond 3,000 individuals), it follows
+    learned bends of the straight line. Both players step at once, as in the published code, but the
+    curve at a small share of the potential's rate, without which it runs away in the few steps we
+    have. What it does not do: it has no density, no noise, and no mass
     that grows; V varies in time and is no energy landscape, since it answers for
     accelerations too; the points of $q$ are not refined by inner gradient steps.
     """
