@@ -32,6 +32,9 @@ def picture_of(prepared: Prepared, fit: Fit) -> Arrays | None:
     ours = isinstance(fit.method, Stitching)  # figures show our own fits
     if draw is None or not ours or prepared.run.seed or prepared.run.euler:
         return None
+    truth = prepared.problem.energy
+    if truth is not None and fit.energy is not None and fit.energy.time_varying:
+        return None  # a V(x, t) is no picture beside the static truth
     return {name: np.asarray(value, np.float32) for name, value in draw(prepared, fit).items()}
 
 
