@@ -13,6 +13,7 @@ from stitchflow.bench import TASKS, Run, write_report
 from stitchflow.bench import _paper as paper_module
 from stitchflow.bench import _truth as truth
 from stitchflow.bench._paper import paper_runs
+from stitchflow.bench._pictures import picture_of
 from stitchflow.bench._runs import is_done, read_lines
 from stitchflow.bench._tables import Results
 from stitchflow.cli import main
@@ -159,6 +160,14 @@ def test_physics_is_told_and_nothing_else():
     euler = Run("synthetic-sphere-paired", euler=True).prepare().method
     assert isinstance(euler.residual.scheme, sf.Forward)
     assert euler.nodes == 6
+
+
+def test_a_changing_potential_has_no_picture_beside_a_static_truth():
+    prepared = Run("synthetic-flowers-paired", "stitching-varying").prepare()
+    moving = Energy.known(sf.Potential(lambda x, t: t * (x**2).sum(), time_varying=True), 2)
+    flow = sf.fit(prepared.problem.train, sf.Nearest(), progress=False).flow
+    fit = sf.Fit(sf.Stitching(), flow, moving, sf.Status(True, "made"), {}, 0, 0.0)
+    assert picture_of(prepared, fit) is None
 
 
 @pytest.mark.parametrize(
