@@ -16,8 +16,7 @@ TRIVIAL = (*NO_SEED, "ot-spline")
 OURS = ("stitching", "stitching-varying")
 LEFT_OUT = {"larry2d": (4.0,), "gom9": (1.0, 3.0, 5.0, 7.0)}  # all of them in one fit
 SYNTHETIC = ("styblinski_tang", "oakley_ohagan", "flowers")
-JKO = ("jkonet-star", "ijkonet")
-VARYING = (*JKO, "path-flow")  # told a V(x, t) as well, as they are printed
+JKO = ("jkonet-star", "ijkonet")  # told a V(x, t) as well, as they are printed
 
 
 @dataclass(frozen=True)
@@ -95,17 +94,17 @@ GROUPS = (
         published=("published W2", printed(EB_GAPS)),
     ),
     Group(
-        "EB, methods with V(x, t)",
+        "EB, JKO methods with V(x, t)",
         ("eb-full-varying",),
         W1,
-        methods=VARYING,
+        methods=JKO,
         published=("published W1", printed(EB_FULL, varying=True)),
     ),
     Group(
-        "EB, t 1 and 3 left out, methods with V(x, t)",
+        "EB, t 1 and 3 left out, JKO methods with V(x, t)",
         ("eb-leave-two-out-varying",),
         W2,
-        methods=VARYING,
+        methods=JKO,
         published=("published W2", printed(EB_GAPS, varying=True)),
     ),
     *(

@@ -76,13 +76,3 @@ def test_it_comes_back_and_goes_beyond_its_times(ornstein_uhlenbeck, tmp_path):
     assert np.isfinite(cloud).all()
     with pytest.warns(sf.ExtrapolationWarning):
         assert fit.flow.log_density(x, 1.3).shape == (5,)
-
-
-def test_it_learns_the_form_of_energy_it_is_told():
-    static = sf.PathFlow().told(sf.Energy((sf.Potential(),)))
-    assert [type(term).__name__ for term in static.energy.terms] == ["Potential"]
-    assert not static.energy.time_varying
-    moving = sf.PathFlow().told(sf.Potential(time_varying=True) + sf.Entropy())
-    assert moving.energy.time_varying
-    assert moving.energy.needs_density
-    assert sf.PathFlow().told(sf.Energy((sf.VectorKernel(),))) == sf.PathFlow()

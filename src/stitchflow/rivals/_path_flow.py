@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -64,7 +64,6 @@ class PathFlow(Method):
     name: ClassVar[str] = "path-flow"
 
     time_varying: bool = True
-    entropy: bool = True
     weight: float = 0.1
     layers: int = 8
     curve_hidden: tuple[int, ...] = (64, 64)
@@ -82,16 +81,9 @@ class PathFlow(Method):
         check_count(self.steps, "steps")
         check_number(self.learning_rate, "learning_rate", 0.0, open_low=True)
 
-    def told(self, physics: Energy) -> PathFlow:
-        if not physics.only(Potential):
-            return self
-        entropy = bool(physics.only(Entropy))
-        return replace(self, time_varying=physics.time_varying, entropy=entropy)
-
     @property
     def energy(self) -> Energy:
-        potential = Potential(hidden=self.hidden, time_varying=self.time_varying)
-        return potential + Entropy() if self.entropy else Energy((potential,))
+        return Potential(hidden=self.hidden, time_varying=self.time_varying) + Entropy()
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         first, second, loop = jax.random.split(as_key(key), 3)
