@@ -17,7 +17,7 @@ import numpy as np
 from stitchflow._archive import Archive, check_unpacked
 from stitchflow._cells import representation, times
 from stitchflow._snapshots import Snapshots
-from stitchflow._types import as_numbers
+from stitchflow._types import as_numbers, rows_named
 
 PROBE = Path(__file__).with_name("_h5_probe.py")
 PATIENCE, RATE = 10.0, 2e7  # seconds, and bytes a second, for a first look at an HDF5 file
@@ -128,13 +128,17 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
         with _quietly(path, "a readable table"):
             if path.suffix.lower() == ".csv":
                 frame = pandas.read_csv(path)
+                # pandas gives the second of two equal names another one.
+                raw = pandas.read_csv(path, header=None, nrows=1, dtype=str)
+                names = pandas.Index(raw.iloc[0].dropna())
             else:
                 _check_parquet(path)
                 frame = pandas.read_parquet(path)
+                names = frame.columns
     except ImportError:
         raise ValueError(f"{path}: reading it needs pyarrow; install stitchflow[data]") from None
-    if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()][0]
+    if not names.is_unique:
+        twice = names[names.duplicated()][0]
         raise ValueError(f"{path}: two columns are called {twice!r}")
     if columns.rep:
         raise ValueError(f"{path}: --rep names a representation of an .h5ad; use --columns")
@@ -148,8 +152,9 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
     features = list(columns.features or ())
     if not features:
         taken = {time, columns.weight, columns.id, columns.group}
-        numeric = frame.select_dtypes("number").columns
-        features = [name for name in numeric if name not in taken]
+        left = frame[[name for name in frame.columns if name not in taken]]
+        features = list(left.select_dtypes("number").columns)
+        _check_left_to_us(left, features, path)
     if not features:
         raise ValueError(f"{path}: no numeric columns beside {time!r}")
     pick = lambda name: None if name is None else frame[name].to_numpy()
@@ -245,6 +250,35 @@ def _check_h5(path: Path, whole: bool) -> None:
     check_unpacked(int(found.stdout), size)
 
 
+def _check_left_to_us(frame: Any, features: list[Any], path: Path) -> None:
+    """Nobody said which columns are dimensions: none may be one, or not be one, by accident."""
+    choose = "or choose columns with --columns"
+    for name in features:
+        if str(name).startswith("Unnamed: "):  # pandas' word for a column without a name
+            raise ValueError(
+                f"{path}: column {name!r} looks like an index that was written along; write the "
+                f"file without it, {choose}"
+            )
+    for name in frame.columns.difference(features, sort=False):
+        column = frame[name]
+        bad = _no_numbers(column)
+        if 0 < 2 * bad.size < column.notna().sum():
+            raise ValueError(
+                f"{path}: column {name!r} holds numbers, but {column.iloc[bad[0]]!r} in "
+                f"{rows_named(bad)}; mend it, {choose}"
+            )
+
+
+def _no_numbers(column: Any) -> np.ndarray:
+    """The rows of a pandas column of text that are neither numbers nor missing."""
+    import pandas
+
+    if not (pandas.api.types.is_object_dtype(column) or pandas.api.types.is_string_dtype(column)):
+        return np.arange(len(column))
+    unread = pandas.isna(pandas.to_numeric(column, errors="coerce"))
+    return np.flatnonzero(unread & column.notna())
+
+
 def _numbers(column: Any, place: str) -> np.ndarray:
     """A pandas column as floats, or an error that says where it is and what it holds."""
     try:
@@ -253,7 +287,8 @@ def _numbers(column: Any, place: str) -> np.ndarray:
             found = np.where(column.isna(), np.nan, found)
         return as_numbers(found, place).astype(np.float64)
     except ValueError:
-        example = f", for example {column.iloc[0]!r}" if len(column) else ""
+        bad = _no_numbers(column)
+        example = f", for example {column.iloc[bad[0]]!r} in row {bad[0]}" if bad.size else ""
         raise ValueError(f"{place} must hold numbers, got {column.dtype}{example}") from None
 
 
