@@ -219,6 +219,13 @@ def test_weights_of_any_size_are_shares(size):
     np.testing.assert_allclose(data.weights, [0.5, 1.5, 1.0, 1.0], rtol=1e-3)
 
 
+def test_weights_of_one_time_do_not_mind_those_of_another():
+    data = Snapshots.from_table(X, T, weights=[1.0, 1.0, 1e-310, 0.0])
+    assert data.weights.tolist() == [1.0, 1.0, 2.0, 0.0]
+    data = Snapshots.from_table(X, T, weights=[1e300, 3e300, 1.0, 1.0])
+    np.testing.assert_allclose(data.weights, [0.5, 1.5, 1.0, 1.0])
+
+
 SPREAD = np.random.default_rng(0).normal(size=(4, 2))
 
 

@@ -328,10 +328,11 @@ def _normalise(weights: np.ndarray | None, index: np.ndarray, n: int, rows: np.n
     if bad.size:
         named = rows_named(np.sort(rows[bad]))
         raise ValueError(f"weights must be finite and not negative, got otherwise in {named}")
-    largest = values.max(initial=0.0)
-    if largest > 0 and not 1e-100 < largest < 1e100:  # sums would be zero or infinite
-        values = values / largest
-    totals = np.bincount(index, weights=values)
-    if (totals <= 0).any():
+    largest = np.zeros(index.max(initial=-1) + 1)
+    np.maximum.at(largest, index, values)
+    if (largest <= 0).any():
         raise ValueError("weights must not be all zero within a time")
+    odd = (largest <= 1e-100) | (largest >= 1e100)  # their sums would be zero or infinite
+    values = values / np.where(odd, largest, 1.0)[index]
+    totals = np.bincount(index, weights=values)
     return values * (np.bincount(index) / totals)[index]
