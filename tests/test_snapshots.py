@@ -172,6 +172,7 @@ def boxed(values: np.ndarray) -> np.ndarray:
         (lambda: Snapshots.from_table([[1, 2], [3]], [0, 1]), "x must be numbers, got list"),
         (lambda: Snapshots.from_arrays([X, X], [0, 1], weights=[1.0, 2.0]), "sizes [4, 4]"),
         (lambda: Snapshots.from_arrays([X, X], [0, 1], weights=1.0), "sizes [4, 4]"),
+        (lambda: Snapshots.from_table(sparse.csr_matrix((4, 10**9)), T), "would take 32,000,000"),
         (lambda: Snapshots.from_table(np.ma.masked_less(X, 1), T), "x must be known in every row"),
         (lambda: Snapshots.from_table(X, MASKED), "t must be known in every row, got masked"),
         (lambda: Snapshots.from_table(X, T, weights=MASKED), "weights must be known in every"),

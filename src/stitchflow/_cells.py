@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._types import as_numbers, rows_named
+from stitchflow._types import as_dense, as_numbers, rows_named
 
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -26,13 +26,13 @@ def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
 def representation(adata: Any, name: str, argument: str = "use_rep") -> np.ndarray:
     """A representation by its key, with or without the `X_` prefix; "X" is the matrix itself."""
     key = representation_key(adata, name, argument)
-    return dense(adata.X if key == "X" else adata.obsm[key])
+    return dense(adata.X if key == "X" else adata.obsm[key], key)
 
 
-def dense(matrix: Any) -> np.ndarray:
+def dense(matrix: Any, name: str) -> np.ndarray:
     """An array of a dense or sparse matrix, in memory or still on disk."""
     matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix
-    return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
+    return as_dense(matrix, name) if hasattr(matrix, "toarray") else np.asarray(matrix)
 
 
 def times(adata: Any, time_key: str) -> np.ndarray:

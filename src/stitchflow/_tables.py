@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._archive import Archive, check_unpacked
+from stitchflow._archive import Archive, check_unpacked, most_unpacked
 from stitchflow._cells import representation, times
 from stitchflow._snapshots import Snapshots
 from stitchflow._types import as_numbers, rows_named
 
 PROBE = Path(__file__).with_name("_h5_probe.py")
-PATIENCE, RATE = 10.0, 2e7  # seconds, and bytes a second, for a first look at an HDF5 file
+# For a first look at an HDF5 file: seconds, most of them for a cold start, and bytes a second.
+PATIENCE, RATE = 30.0, 2e7
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,9 @@ def _check_h5(path: Path, whole: bool) -> None:
     The matrix X stays on disk unless the `whole` file is wanted.
     """
     size = path.stat().st_size
-    probe = [sys.executable, "-I", str(PROBE), str(path.resolve()), "whole" if whole else "parts"]
+    arguments = [str(path.resolve()), "whole" if whole else "parts", str(most_unpacked(size))]
+    # -P: the modules beside the probe are none that it may import.
+    probe = [sys.executable, "-P", str(PROBE), *arguments]
     seconds = PATIENCE + size / RATE
     try:
         found = subprocess.run(probe, capture_output=True, text=True, timeout=seconds)
@@ -246,7 +249,7 @@ def _check_h5(path: Path, whole: bool) -> None:
     if found.returncode < 0:
         raise ValueError("HDF5 crashes on it")
     if found.returncode:
-        raise ValueError(found.stderr.strip())
+        raise ValueError(found.stderr.strip().splitlines()[-1])
     check_unpacked(int(found.stdout), size)
 
 

@@ -6,6 +6,7 @@ Axes used in every jaxtyping annotation: `t` times, `k` curve nodes, `i` interva
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,7 +49,7 @@ LARGEST = 1e30
 def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
     """A float array of whatever means real numbers, or a `ValueError` that names the argument."""
     if hasattr(values, "toarray"):  # a sparse matrix
-        values = values.toarray()
+        values = as_dense(values, name)
     check_unmasked(values, name)
     try:
         array = np.asarray(values)
@@ -64,6 +65,17 @@ def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
         kind = getattr(values, "dtype", type(values).__name__)
         raise ValueError(f"{name} must be numbers, got {kind}: {error}") from None
     return array
+
+
+def as_dense(matrix: Any, name: str) -> np.ndarray:
+    """The array of a sparse matrix, unless it is far larger than what the matrix holds."""
+    size, held = 8 * math.prod(matrix.shape), 8 * matrix.nnz
+    if size > 2**28 + 100 * held:  # as for files
+        raise ValueError(
+            f"{name} is a sparse matrix of shape {matrix.shape} that would take {size:,} bytes as "
+            "a dense one: reduce its dimensions first"
+        )
+    return matrix.toarray()
 
 
 def check_unmasked(values: ArrayLike, name: str) -> None:
