@@ -13,11 +13,12 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _optimise, _runs, _tables, cli, metrics
+from stitchflow import _crossval, _optimise, _runs, _tables, cli, metrics
 from stitchflow._files import only_writer
 
 TIMES = [0.0, 1.0, 2.0, 4.0]
@@ -630,7 +631,7 @@ BAD = [
     (FIT + " --set hidden=0", "hidden width must be at least 1"),
     (FIT + " --set beta=-1", "beta must be in (0, inf]"),
     (FIT + " --set alpha=2", "alpha must be in [0, 1]"),
-    (FIT + " --set learning_rate=0", "learning_rate must be in (0, inf]"),
+    (FIT + " --set learning_rate=0", "learning_rate must be in (0, 1e+30]"),
     (FIT + " --no-entropy --set beta=1", "--no-entropy"),
     (NEAREST + " --time-varying", "--method nearest has no settings and no energy"),
     (NEAREST + " --interaction", "--method nearest has no settings and no energy"),
@@ -752,6 +753,18 @@ def test_an_error_of_the_program_is_not_called_bad_input(data, tmp_path, monkeyp
     monkeypatch.setattr(_tables, "read_table", fail)
     with pytest.raises(ZeroDivisionError):
         cli.main(["fit", str(data), "--out", str(tmp_path / "run")])
+
+
+def test_an_error_of_numpy_or_jax_is_not_called_bad_input(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(_runs, "fit", np.reshape)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        cli.main(["fit", str(data), "--out", str(tmp_path / "run")])
+    monkeypatch.setattr(_runs, "fit", lambda *_, **__: jnp.zeros(2) + jnp.zeros(3))
+    with pytest.raises(TypeError, match="incompatible shapes"):
+        cli.main(["fit", str(data), "--out", str(tmp_path / "again")])
+    monkeypatch.setattr(_crossval, "cross_validate", np.reshape)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        cli.main(["crossval", str(data)])
 
 
 def process(folder, *arguments) -> subprocess.CompletedProcess:

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 
 from stitchflow._checkpoint import Checkpoint
 from stitchflow._status import Status
-from stitchflow._types import check_count, check_number
+from stitchflow._types import LARGEST, check_count, check_number
 from stitchflow.tracking import tell
 
 
@@ -45,8 +45,7 @@ class Optimiser:
         if self.steps is not None:
             check_count(self.steps, "steps")
         # A rate that is infinite in float32 would move every parameter there.
-        largest = float(np.finfo(np.float32).max)
-        check_number(self.learning_rate, "learning_rate", 0.0, largest, open_low=True)
+        check_number(self.learning_rate, "learning_rate", 0.0, LARGEST, open_low=True)
         check_number(self.final, "final", 0.0, 1.0)
         check_number(self.clip, "clip", 0.0, open_low=True)
         check_number(self.warmup, "warmup", 0.0, 1.0)
