@@ -387,6 +387,32 @@ def test_a_refused_fit_leaves_the_run_it_would_replace(still, data, bad):
     assert contents(still) == before
 
 
+def test_an_overwritten_run_keeps_no_report_of_the_old_one(still, data, monkeypatch):
+    (still / "report.html").write_text("the old one")
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_runs, "fit", interrupt)
+    stopped = stitchflow("fit", data, "--out", still, "--method", "ot-linear", "--overwrite")
+    assert stopped.code == 1
+    assert not (still / "report.html").exists()
+
+
+def test_a_run_that_came_while_waiting_for_the_lock_is_kept(data, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+
+    @contextlib.contextmanager
+    def late(folder):
+        (folder / "plan.json").write_text("of another process")
+        yield
+
+    monkeypatch.setattr(_runs, "only_writer", late)
+    message = refused("fit", data, "--out", run, "--method", "nearest")
+    assert f"{run} already holds a run" in message
+    assert (run / "plan.json").read_text() == "of another process"
+
+
 def test_resuming_a_finished_run_changes_no_value(stitched, tmp_path):
     run = shutil.copytree(stitched, tmp_path / "run")
     arguments = ("fit", stitched.parent / "data.npz", "--out", run, "--seed", 3, *QUICK)

@@ -22,9 +22,9 @@ from stitchflow._io import HEADER, packed
 from stitchflow._status import in_own_words
 from stitchflow._tables import DataFile
 
-PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
+PLAN, SPLIT, CHECKPOINT, REPORT = "plan.json", "split.npz", "checkpoint.npz", "report.html"
 LATER = ("checkpoint-energy.npz", "checkpoint-curve.npz")
-MINE = (PLAN, SPLIT, CHECKPOINT, *LATER, HEADER)
+MINE = (PLAN, SPLIT, CHECKPOINT, *LATER, HEADER, REPORT)
 
 
 @contextmanager

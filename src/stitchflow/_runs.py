@@ -147,6 +147,7 @@ def fit_file(
     check_run(out, started, resume, overwrite)
     out.mkdir(parents=True, exist_ok=True)
     with only_writer(out):
+        check_run(out, started, resume, overwrite)  # another process may have been here since
         if not resume:
             start_run(out, started)
         before = load(out) if resume and (out / HEADER).exists() else None
