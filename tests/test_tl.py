@@ -84,6 +84,30 @@ def test_an_ensemble_says_how_sure_every_cell_is(adata):
         assert adata.obs[name].max() > 0.0
 
 
+def test_a_fit_that_was_damaged_in_its_file_is_named(adata, tmp_path):
+    sf.tl.fit(adata, "day", method=sf.OTLinear(), key_added="k")
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    adata = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    sound = dict(adata.uns["k"])
+    assert len(sound["sha256"]) == 64
+    times, header = sound["arrays"]["times"], sound["header"]
+    for change, words in (
+        ({"arrays": sound["arrays"] | {"times": times + 1}}, "does not match its own hash"),
+        ({"header": header.replace("ot-linear", "ot-spline")}, "does not match its own hash"),
+        ({"header": header[:-9]}, "its header is not JSON"),
+        ({"header": "[" * 10**5}, "its header is not JSON"),
+        ({"header": "[]"}, "must each be a dictionary"),
+        ({"arrays": np.zeros(3)}, "must each be a dictionary"),
+        ({"header": header.replace('"format": 2', '"format": 99')}, "it has format 99"),
+    ):
+        adata.uns["k"] = sound | change
+        with pytest.raises(ValueError, match=rf"uns\['k'\]: .*{words}"):
+            sf.tl.load(adata, "k")
+    # Files of before the hash are read as they are.
+    adata.uns["k"] = {name: part for name, part in sound.items() if name != "sha256"}
+    assert sf.tl.load(adata, "k").data is not None
+
+
 def test_a_copy_is_written_and_the_original_left(adata):
     before = adata.copy()
     copied = sf.tl.fit(adata, "day", method=sf.OTLinear(), copy=True)
