@@ -136,6 +136,25 @@ def test_a_table_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path):
     assert "it declares 320,000,000 bytes in a file of" in message
 
 
+def test_lists_in_a_table_are_no_numbers_and_only_chosen_columns_are_read(tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "data.parquet"
+    lists = pa.array([[1.0, 2.0]] * N)
+    parquet.write_table(pa.table({**GOOD, "lists": lists, "c": T}), path)
+    run = ("--out", tmp_path / "run", "--method", "nearest")
+    message = refused("fit", path, *run)
+    assert "data.parquet: not a readable table (column 'lists' holds list<" in message
+    message = refused("fit", path, *run, "--columns", "a,lists")
+    assert "column 'lists' holds list<" in message
+    asked, read = [], pd.read_parquet
+    monkeypatch.setattr(pd, "read_parquet", lambda *a, **k: asked.append(k) or read(*a, **k))
+    file = _tables.read_table(path, _tables.Columns(features=("b", "a")))
+    assert asked == [{"columns": ["t", "a", "b"]}]
+    assert file.snapshots.x[:, 1].tolist() == GOOD["a"].tolist()
+
+
 def test_an_h5ad_that_declares_more_than_it_holds_is_refused(tmp_path):
     h5py = pytest.importorskip("h5py")
     arguments = write(tmp_path, "h5ad", GOOD)

@@ -102,6 +102,11 @@ def test_columns_of_a_table_are_chosen_and_ordered(tmp_path, ending):
     check_rows(file, X[:, ::-1])
 
 
+def test_names_of_a_table_may_be_numbers(tmp_path):
+    path = table(tmp_path, "parquet", pd.DataFrame(np.column_stack([T, X])))
+    check_rows(read_table(path, Columns(time="0")))
+
+
 def test_a_table_without_time_key_has_its_time_in_t(tmp_path):
     frame = FRAME[["a", "b"]].assign(t=T)
     check_rows(read_table(table(tmp_path, "csv", frame)))

@@ -125,17 +125,21 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
         import pandas
     except ImportError:
         raise ValueError(f"{path}: reading tables needs pandas; install stitchflow[data]") from None
+    time = columns.time or "t"
+    named = [time, columns.weight, columns.id, columns.group, *(columns.features or ())]
     try:
         with _quietly(path, "a readable table"):
             if path.suffix.lower() == ".csv":
                 frame = pandas.read_csv(path)
                 # pandas gives the second of two equal names another one.
                 raw = pandas.read_csv(path, header=None, nrows=1, dtype=str)
-                names = pandas.Index(raw.iloc[0].dropna())
+                names, there = pandas.Index(raw.iloc[0].dropna()), frame.columns
             else:
-                _check_parquet(path)
-                frame = pandas.read_parquet(path)
-                names = frame.columns
+                there = names = pandas.Index(_parquet_columns(path))
+                wanted = there[there.isin(named)] if columns.features else there
+                _check_parquet(path, set(wanted))
+                frame = pandas.read_parquet(path, columns=list(wanted))
+                frame.columns = frame.columns.map(str)  # names may have been numbers
     except ImportError:
         raise ValueError(f"{path}: reading it needs pyarrow; install stitchflow[data]") from None
     if not names.is_unique:
@@ -143,13 +147,10 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
         raise ValueError(f"{path}: two columns are called {twice!r}")
     if columns.rep:
         raise ValueError(f"{path}: --rep names a representation of an .h5ad; use --columns")
-    time = columns.time or "t"
-    named = [time, columns.weight, columns.id, columns.group, *(columns.features or ())]
     for name in named:
-        if name is not None and name not in frame.columns:
-            raise ValueError(
-                f"{path}: no column {name!r}; columns are {', '.join(map(str, frame.columns[:20]))}"
-            )
+        if name is not None and name not in there:
+            listed = ", ".join(map(str, there[:20]))
+            raise ValueError(f"{path}: no column {name!r}; columns are {listed}")
     features = list(columns.features or ())
     if not features:
         taken = {time, columns.weight, columns.id, columns.group}
@@ -224,12 +225,31 @@ def _quietly(path: Path, kind: str) -> Iterator[None]:
         raise ValueError(f"{path}: not {kind} ({first})") from None
 
 
-def _check_parquet(path: Path) -> None:
-    """No more numbers than a file of its size could hold."""
-    from pyarrow.parquet import read_metadata
+def _parquet_columns(path: Path) -> list[str]:
+    """The names of a file's columns but for the index that pandas keeps beside them."""
+    from pyarrow.parquet import read_schema
 
+    schema = read_schema(path)
+    index = (schema.pandas_metadata or {}).get("index_columns", ())
+    return [name for name in schema.names if name not in index]
+
+
+def _check_parquet(path: Path, wanted: set[str]) -> None:
+    """No more numbers than a file of its size could hold, each in a row of its own."""
+    from pyarrow.parquet import read_metadata, read_schema
+    from pyarrow.types import is_nested
+
+    for field in read_schema(path):
+        if field.name in wanted and is_nested(field.type):
+            raise ValueError(f"column {field.name!r} holds {field.type} instead of single values")
     found = read_metadata(path)
-    check_unpacked(8 * found.num_rows * found.num_columns, path.stat().st_size)
+    total = 0
+    for group in map(found.row_group, range(found.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in wanted:
+                count = max(column.num_values, group.num_rows)
+                total += max(8 * count, column.total_uncompressed_size)
+    check_unpacked(total, path.stat().st_size)
 
 
 def _check_h5(path: Path, whole: bool) -> None:
