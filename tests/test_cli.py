@@ -214,6 +214,17 @@ def test_json_is_appended(still, tmp_path):
     assert values(rows[:half]) == values(rows[half:])
 
 
+def test_lines_that_do_not_fit_on_the_disk_are_said(tmp_path):
+    path, limit = tmp_path / "all.json", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        with pytest.raises(OSError, match=r"all.json is cut short: .* \(File too large\)"):
+            _runs.append_json(path, [{"words": "x" * 300}])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert path.stat().st_size == 100
+
+
 def test_evaluate_prints_the_method_beside_trivial_ones(stitched):
     text = succeed("evaluate", stitched)
     for word in ("stitching", "nearest", "ot-linear", "floor", "rollout", "finished 5 steps"):

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from stitchflow import Checkpoint, Optimiser, _optimise
+from stitchflow import Checkpoint, Optimiser, _archive, _optimise
 from stitchflow._optimise import make_room, minimise
 
 
@@ -160,6 +160,19 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     checkpoint.path.write_bytes(content)
     with pytest.raises(ValueError, match=r"a\.npz: .*; without this file the fit starts anew"):
         run(checkpoint=checkpoint)
+
+
+def test_notes_without_end_are_named(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, notes=np.array("[" * 10**5))
+    with pytest.raises(ValueError, match="notes are nested too deeply; without this file"):
+        run(checkpoint=Checkpoint(path))
+
+
+def test_a_large_checkpoint_is_checked_to_its_last_byte(tmp_path, monkeypatch):
+    """Large arrays of other files stay on disk, unchecked; the state of a fit never does."""
+    monkeypatch.setattr(_archive, "LARGE", 0)
+    test_a_damaged_checkpoint_is_named(tmp_path)
 
 
 def test_a_stop_before_the_first_look_leaves_the_start(tmp_path):
