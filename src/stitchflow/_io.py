@@ -146,9 +146,9 @@ def _check_sizes(header: dict[str, Any], method: type, stored: int) -> None:
     entries = header.get("energy", ())
     own = [TERMS[e["class"]]().settings if e["class"] in TERMS else {} for e in entries]
     terms = [defaults | entry for defaults, entry in zip(own, entries, strict=True)]
-    networks = len(header.get("knots", ())) ** 2
+    networks = dim + len(header.get("knots", ())) ** 2
     networks += sum(_networks(part, dim) for part in (settings, growth, *terms))
-    filled = dim + sum(_features(term, dim) for term in terms)
+    filled = sum(_features(term, dim) for term in terms)
     if issubclass(method, PathFlow):
         one = _perceptron(dim + 1, settings["curve_hidden"], SHAPES * dim)
         filled += check_count(settings["layers"], "layers") * one
