@@ -13,11 +13,12 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _optimise, _runs, _tables, cli, metrics
+from stitchflow import _crossval, _optimise, _runs, _tables, cli, metrics
 from stitchflow._files import only_writer
 
 TIMES = [0.0, 1.0, 2.0, 4.0]
@@ -213,6 +214,17 @@ def test_json_is_appended(still, tmp_path):
     assert values(rows[:half]) == values(rows[half:])
 
 
+def test_lines_that_do_not_fit_on_the_disk_are_said(tmp_path):
+    path, limit = tmp_path / "all.json", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        with pytest.raises(OSError, match=r"all.json is cut short: .* \(File too large\)"):
+            _runs.append_json(path, [{"words": "x" * 300}])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert path.stat().st_size == 100
+
+
 def test_evaluate_prints_the_method_beside_trivial_ones(stitched):
     text = succeed("evaluate", stitched)
     for word in ("stitching", "nearest", "ot-linear", "floor", "rollout", "finished 5 steps"):
@@ -384,6 +396,32 @@ def test_a_refused_fit_leaves_the_run_it_would_replace(still, data, bad):
     before = contents(still)
     refused("fit", data, "--out", still, "--method", "nearest", "--overwrite", *bad.split())
     assert contents(still) == before
+
+
+def test_an_overwritten_run_keeps_no_report_of_the_old_one(still, data, monkeypatch):
+    (still / "report.html").write_text("the old one")
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_runs, "fit", interrupt)
+    stopped = stitchflow("fit", data, "--out", still, "--method", "ot-linear", "--overwrite")
+    assert stopped.code == 1
+    assert not (still / "report.html").exists()
+
+
+def test_a_run_that_came_while_waiting_for_the_lock_is_kept(data, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+
+    @contextlib.contextmanager
+    def late(folder):
+        (folder / "plan.json").write_text("of another process")
+        yield
+
+    monkeypatch.setattr(_runs, "only_writer", late)
+    message = refused("fit", data, "--out", run, "--method", "nearest")
+    assert f"{run} already holds a run" in message
+    assert (run / "plan.json").read_text() == "of another process"
 
 
 def test_resuming_a_finished_run_changes_no_value(stitched, tmp_path):
@@ -630,7 +668,7 @@ BAD = [
     (FIT + " --set hidden=0", "hidden width must be at least 1"),
     (FIT + " --set beta=-1", "beta must be in (0, inf]"),
     (FIT + " --set alpha=2", "alpha must be in [0, 1]"),
-    (FIT + " --set learning_rate=0", "learning_rate must be in (0, inf]"),
+    (FIT + " --set learning_rate=0", "learning_rate must be in (0, 1e+30]"),
     (FIT + " --no-entropy --set beta=1", "--no-entropy"),
     (NEAREST + " --time-varying", "--method nearest has no settings and no energy"),
     (NEAREST + " --interaction", "--method nearest has no settings and no energy"),
@@ -752,6 +790,18 @@ def test_an_error_of_the_program_is_not_called_bad_input(data, tmp_path, monkeyp
     monkeypatch.setattr(_tables, "read_table", fail)
     with pytest.raises(ZeroDivisionError):
         cli.main(["fit", str(data), "--out", str(tmp_path / "run")])
+
+
+def test_an_error_of_numpy_or_jax_is_not_called_bad_input(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(_runs, "fit", np.reshape)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        cli.main(["fit", str(data), "--out", str(tmp_path / "run")])
+    monkeypatch.setattr(_runs, "fit", lambda *_, **__: jnp.zeros(2) + jnp.zeros(3))
+    with pytest.raises(TypeError, match="incompatible shapes"):
+        cli.main(["fit", str(data), "--out", str(tmp_path / "again")])
+    monkeypatch.setattr(_crossval, "cross_validate", np.reshape)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        cli.main(["crossval", str(data)])
 
 
 def process(folder, *arguments) -> subprocess.CompletedProcess:

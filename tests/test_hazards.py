@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 import stitchflow as sf
 from stitchflow import _runs, _tables
@@ -135,6 +136,25 @@ def test_a_table_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path):
     assert "it declares 320,000,000 bytes in a file of" in message
 
 
+def test_lists_in_a_table_are_no_numbers_and_only_chosen_columns_are_read(tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "data.parquet"
+    lists = pa.array([[1.0, 2.0]] * N)
+    parquet.write_table(pa.table({**GOOD, "lists": lists, "c": T}), path)
+    run = ("--out", tmp_path / "run", "--method", "nearest")
+    message = refused("fit", path, *run)
+    assert "data.parquet: not a readable table (column 'lists' holds list<" in message
+    message = refused("fit", path, *run, "--columns", "a,lists")
+    assert "column 'lists' holds list<" in message
+    asked, read = [], pd.read_parquet
+    monkeypatch.setattr(pd, "read_parquet", lambda *a, **k: asked.append(k) or read(*a, **k))
+    file = _tables.read_table(path, _tables.Columns(features=("b", "a")))
+    assert asked == [{"columns": ["t", "a", "b"]}]
+    assert file.snapshots.x[:, 1].tolist() == GOOD["a"].tolist()
+
+
 def test_an_h5ad_that_declares_more_than_it_holds_is_refused(tmp_path):
     h5py = pytest.importorskip("h5py")
     arguments = write(tmp_path, "h5ad", GOOD)
@@ -167,6 +187,89 @@ def test_an_h5ad_that_hdf5_does_not_come_back_from_is_refused(tmp_path, monkeypa
     monkeypatch.setattr(_tables, "PATIENCE", 0.001)
     message = refused("fit", *arguments, "--out", tmp_path / "run")
     assert "not a readable .h5ad file (HDF5 finds no end in it within 0 s)" in message
+
+
+@pytest.mark.parametrize(
+    ("probe", "words"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", "HDF5 crashes on it"),
+        ("raise SystemExit('words of HDF5')", "words of HDF5"),
+        ("raise SystemExit('a warning\\nwords of HDF5')", "(words of HDF5)"),
+    ],
+)
+def test_an_h5ad_that_hdf5_crashes_on_is_refused(tmp_path, monkeypatch, probe, words):
+    pytest.importorskip("h5py")
+    arguments = write(tmp_path, "h5ad", GOOD)
+    (tmp_path / "probe.py").write_text(probe)
+    monkeypatch.setattr(_tables, "PROBE", tmp_path / "probe.py")
+    message = refused("fit", *arguments, "--out", tmp_path / "run")
+    assert "data.h5ad: not a readable .h5ad file" in message
+    assert words in message
+
+
+def test_the_look_at_an_h5ad_names_a_missing_package(tmp_path, monkeypatch):
+    pytest.importorskip("h5py")
+    arguments = write(tmp_path, "h5ad", GOOD)
+    (tmp_path / "h5py.py").write_text("raise ImportError('no h5py here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    message = refused("fit", *arguments, "--out", tmp_path / "run")
+    assert "needs h5py, which cannot be imported: no h5py here" in message
+
+
+def declared_by(path, most: int) -> int:
+    from stitchflow._h5_probe import declared
+
+    return declared(str(path), False, most)
+
+
+def test_texts_beyond_what_a_file_may_declare_are_not_read(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "data.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("texts", (10**9,), h5py.string_dtype(), chunks=(1000,))
+    assert declared_by(path, 10**6) > 10**6
+
+
+def test_damaged_chunks_of_numbers_are_found_by_the_first_look(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "data.h5"
+    with h5py.File(path, "w") as file:
+        numbers = file.create_dataset("numbers", data=RNG.normal(size=999), compression="gzip")
+        place = numbers.id.get_chunk_info(0).byte_offset
+    assert declared_by(path, 10**6) == 999 * 8
+    content = bytearray(path.read_bytes())
+    content[place : place + 40] = bytes(40)
+    path.write_bytes(content)
+    with pytest.raises(OSError, match="filter returned failure"):
+        declared_by(path, 10**6)
+
+
+def test_a_chunk_larger_than_its_array_counts(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "data.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", (1,), "f8", chunks=(10**7,), maxshape=(None,))
+    assert declared_by(path, 10**6) == 8 * 10**7
+
+
+def test_an_entry_without_value_is_looked_at(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["nothing"] = h5py.Empty("f8")
+    assert declared_by(tmp_path / "data.h5", 10**6) <= 8
+
+
+def test_a_sparse_matrix_of_nothing_is_not_made_dense(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    h5py = pytest.importorskip("h5py")
+    arguments = write(tmp_path, "h5ad", GOOD)
+    cells = anndata.read_h5ad(arguments[0])
+    cells.obsm["X_thin"] = sparse.csr_matrix((N, 5))
+    cells.write_h5ad(arguments[0])
+    with h5py.File(arguments[0], "a") as file:
+        file["obsm/X_thin"].attrs["shape"] = [N, 10**9]
+    message = refused("fit", *arguments, "--rep", "X_thin", "--out", tmp_path / "run")
+    assert "X_thin is a sparse matrix of shape (24, 1000000000) that would take 192,000" in message
 
 
 # Tiny fits of the method itself on data that is odd in one way each.

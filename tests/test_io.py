@@ -1,6 +1,7 @@
 """Run directories: what comes back is what was saved, and damage is named."""
 
 import json
+import shutil
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -117,7 +118,7 @@ def test_damage_is_named(saved, tmp_path):
         ({"method": "magic"}, "not a valid run header"),
         ({"nodes": [0.0]}, "a curve needs one time per node"),
         ({"energy": [{"class": "os.system"}]}, "not a valid run header"),
-        ({"energy": wide}, "it declares layers"),
+        ({"energy": wide}, "it declares a model of 1,000,000,0"),
         ({"units": None}, "not a valid run header"),
         ({"status": []}, "not a valid run header"),
     ):
@@ -133,7 +134,8 @@ def test_damage_is_named(saved, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda x: np.full_like(x, np.nan), "particles holds NaN"),
+        (lambda x: np.full_like(x, np.nan), "particles holds NaN or infinity"),
+        (lambda x: np.full_like(x, -np.inf), "particles holds NaN or infinity"),
         (lambda x: x[:, :7], "7 particles in 2 dimensions do not go with weights"),
         (lambda x: np.repeat(x, 2, axis=2), "20 particles in 4 dimensions do not go with"),
         (lambda x: x.astype(int), "particles should hold real numbers, got int64"),
@@ -177,3 +179,73 @@ def test_a_run_of_every_format_is_read(run):
     close(fit.energy.beta, 0.0983786)
     assert fit.times.tolist() == [0.0, 1.0, 2.5]
     assert str(fit.status) == "finished 5 steps"
+
+
+@pytest.fixture
+def forged(tmp_path):
+    """A sound run to forge the header of."""
+    return shutil.copytree(FORMATS[-1], tmp_path / "run")
+
+
+def term(kind: str, **settings) -> dict:
+    return {"energy": [{"class": kind, "function": False, "reach": None, **settings}]}
+
+
+def path_flow(**settings) -> dict:
+    return {"method": "path-flow", "settings": {"class": "PathFlow", **settings}}
+
+
+WIDE_UNITS = {"centre": [0.0] * 30_000, "length": 1.0, "start": 0.0, "duration": 1.0}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        term("Potential", hidden=[3000] * 1000),
+        term("Potential", hidden=[10**8]),
+        term("VectorField", hidden=[2**12] * 4),
+        {"energy": term("Potential", hidden=[2000, 2000])["energy"] * 1000},
+        {"units": WIDE_UNITS} | term("Potential", hidden=[10**4]),
+        {"units": WIDE_UNITS} | term("VectorField", divergence_free=True),
+        {"units": WIDE_UNITS} | term("FeaturePotential"),
+        term("FeaturePotential", centres=10**9),
+        term("FeaturePotential", degree=10**9),
+        term("FeaturePotential", time_degree=10**9),
+        term("FeatureInteraction", centres=10**9),
+        path_flow(),
+        path_flow(layers=10**9),
+        path_flow(curve_hidden=[10**6, 10**6]),
+        {"settings": {"class": "Stitching", "growth": {"class": "Growth", "hidden": [10**9]}}},
+        {"knots": [0.0] * 10**5},
+    ],
+)
+def test_a_model_larger_than_its_arrays_is_never_made(forged, change):
+    rewrite(forged, **change)
+    with pytest.raises(ValueError, match=r"it declares a model of [\d,]+ numbers, stores \d+"):
+        sf.load(forged)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("length", 0.0),
+        ("length", -1.0),
+        ("length", float("nan")),
+        ("duration", 0.0),
+        ("duration", float("inf")),
+        ("start", float("nan")),
+        ("centre", [0.0, float("inf")]),
+    ],
+)
+def test_units_that_measure_nothing_are_named(forged, name, value):
+    units = json.loads((forged / "header.json").read_text())["units"]
+    rewrite(forged, units=units | {name: value})
+    with pytest.raises(ValueError, match=f"{name} must be in"):
+        sf.load(forged)
+
+
+@pytest.mark.parametrize("reach", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_reach_that_is_no_length_is_named(forged, reach):
+    rewrite(forged, **term("Interaction", hidden=[4], reach=reach))
+    with pytest.raises(ValueError, match="reach must be in"):
+        sf.load(forged)

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from stitchflow import Checkpoint, Optimiser, _optimise
+from stitchflow import Checkpoint, Optimiser, _archive, _optimise
 from stitchflow._optimise import make_room, minimise
 
 
@@ -64,6 +64,15 @@ def test_non_finite_steps_are_skipped_and_counted():
     assert "non-finite steps skipped" in str(found.status)
 
 
+def test_a_step_that_ends_nowhere_is_skipped():
+    """Loss and gradient are finite, where the rate would lead is not."""
+    far = lambda rate: optax.chain(optax.sgd(rate), optax.scale(1e10))
+    found = run(optimiser=Optimiser(learning_rate=1e30, transform=far), steps=5)
+    np.testing.assert_array_equal(found.model["x"], START["x"])
+    assert "diverged" in str(found.status)
+    assert not found.status.ok
+
+
 def test_a_hopeless_loss_ends_early_with_the_start():
     found = run(lambda m, d, k: (jnp.nan * m["x"].sum(), {}))
     assert not found.status.ok
@@ -76,6 +85,29 @@ def test_patience_stops_on_a_plateau():
     found = run(optimiser=Optimiser(learning_rate=0.2, final=1.0, patience=5), steps=20_000)
     assert "converged" in str(found.status)
     assert found.steps < 20_000
+
+
+def test_the_first_loss_is_better_than_none():
+    found = run(optimiser=Optimiser(learning_rate=0.05, patience=1), steps=400)
+    assert found.steps > 40
+
+
+def test_patience_waits_for_members_that_have_a_loss():
+    """One of two never has a finite loss; the other one falls."""
+
+    def loss(model, data, key):
+        value, _ = bowl(model, data[0], key)
+        return jnp.where(model["x"][0] > 50.0, jnp.nan, value), {}
+
+    model = {"x": jnp.asarray([[3.0, -2.0], [99.0, 0.0]])}
+    keys = jax.random.split(jax.random.key(0), 2)
+    optimiser = Optimiser(learning_rate=0.05, patience=2)
+    all_see_the_same = (None,)
+    found = minimise(
+        loss, model, (TARGET,), keys, optimiser, 400, progress=False, shared=all_see_the_same
+    )
+    assert found.steps > 100
+    assert np.isfinite(found.model["x"]).all()
 
 
 def test_a_checkpoint_resumes_to_the_same_numbers(tmp_path, monkeypatch):
@@ -130,6 +162,19 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
         run(checkpoint=checkpoint)
 
 
+def test_notes_without_end_are_named(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, notes=np.array("[" * 10**5))
+    with pytest.raises(ValueError, match="notes are nested too deeply; without this file"):
+        run(checkpoint=Checkpoint(path))
+
+
+def test_a_large_checkpoint_is_checked_to_its_last_byte(tmp_path, monkeypatch):
+    """Large arrays of other files stay on disk, unchecked; the state of a fit never does."""
+    monkeypatch.setattr(_archive, "LARGE", 0)
+    test_a_damaged_checkpoint_is_named(tmp_path)
+
+
 def test_a_stop_before_the_first_look_leaves_the_start(tmp_path):
     checkpoint = Checkpoint(tmp_path / "a.npz")
     checkpoint.stopped.set()
@@ -151,6 +196,7 @@ def test_any_optax_rule_serves():
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"steps": 2.5}, "steps must be an integer, got 2.5"),
         ({"learning_rate": -1.0}, "learning_rate must be in"),
+        ({"learning_rate": 1e39}, "learning_rate must be in"),
         ({"final": 2.0}, "final must be in"),
         ({"clip": 0.0}, "clip must be in"),
         ({"patience": 0}, "patience must be at least 1"),

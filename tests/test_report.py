@@ -10,7 +10,7 @@ import pytest
 
 import stitchflow as sf
 from falling import falling, known_fit, well
-from stitchflow import _runs, cli
+from stitchflow import _io, _runs, cli
 from stitchflow._diagnose import Diagnosis
 from stitchflow._evaluate import Row, Scores
 from stitchflow.report import report_run, write_report
@@ -232,6 +232,16 @@ def test_a_report_is_written_where_the_data_is_gone(run, tmp_path):
     assert "the data of" in page
     assert "There were no held-out individuals to score." in page
     assert scene_of(page)["samples"]
+
+
+def test_a_run_that_does_not_say_its_versions_is_reported_without(run, tmp_path):
+    (tmp_path / "data.npz").unlink()
+    path = run / "header.json"
+    header = {
+        k: v for k, v in json.loads(path.read_text()).items() if k not in ("versions", "sha256")
+    }
+    path.write_text(json.dumps(header | {"sha256": _io._seal(header)}))
+    assert "There were no held-out" in report_run(run).read_text()
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):

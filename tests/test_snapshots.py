@@ -55,6 +55,15 @@ def test_split_by_id_keeps_individuals_together():
     np.testing.assert_array_equal(train.paths[2, 0], paths[2, train.ids[train.slice(2)].min()])
 
 
+def test_split_by_id_may_leave_a_part_without_a_time():
+    data = Snapshots.from_table(
+        np.arange(21.0), [0] * 10 + [1] * 10 + [2], ids=[*range(10)] * 2 + [3]
+    )
+    train, test = data.split(0.5, key=0)
+    assert sorted([len(train), len(test)]) == [2, 3]
+    assert set(train.ids) & set(test.ids) == set()
+
+
 def test_split_by_group():
     groups = np.array(["a", "b", "c", "d"] * 25)
     data = Snapshots.from_table(np.arange(100.0), np.repeat([0, 1], 50), groups=groups)
@@ -113,6 +122,15 @@ def test_fingerprint_sees_everything():
 X, T = np.zeros((4, 2)), [0, 0, 1, 1]
 MIXED = np.array(["a", 1, "b", 2], object)
 DAYS = np.array(["2024-01-01", "2024-01-01", "2024-01-02", "2024-01-03"], "datetime64[D]")
+MASKED = np.ma.masked_equal([0, 1, 2, 3], 2)
+
+
+def boxed(values: np.ndarray) -> np.ndarray:
+    """NumPy's own scalars in an array of objects."""
+    array = np.empty(values.shape, object)
+    for place in np.ndindex(values.shape):
+        array[place] = values[place]
+    return array
 
 
 @pytest.mark.parametrize(
@@ -152,7 +170,17 @@ DAYS = np.array(["2024-01-01", "2024-01-01", "2024-01-02", "2024-01-03"], "datet
         (lambda: Snapshots.from_table(X + 1e31, T), "below 1e+30 in size, got more in rows 0, 1"),
         (lambda: Snapshots.from_table([[10**400, 1]], [0]), "x must be numbers, got list"),
         (lambda: Snapshots.from_table([[1, 2], [3]], [0, 1]), "x must be numbers, got list"),
-        (lambda: Snapshots.from_table(np.ma.masked_less(X, 1), T), "got masked entries"),
+        (lambda: Snapshots.from_arrays([X, X], [0, 1], weights=[1.0, 2.0]), "sizes [4, 4]"),
+        (lambda: Snapshots.from_arrays([X, X], [0, 1], weights=1.0), "sizes [4, 4]"),
+        (lambda: Snapshots.from_table(sparse.csr_matrix((4, 10**9)), T), "would take 32,000,000"),
+        (lambda: Snapshots.from_table(np.ma.masked_less(X, 1), T), "x must be known in every row"),
+        (lambda: Snapshots.from_table(X, MASKED), "t must be known in every row, got masked"),
+        (lambda: Snapshots.from_table(X, T, weights=MASKED), "weights must be known in every"),
+        (lambda: Snapshots.from_table(X, T, ids=MASKED), "ids must be known in every row"),
+        (lambda: Snapshots.from_table(X, T, groups=MASKED), "groups must be known in every row"),
+        (lambda: Snapshots.from_table(X, DAYS.astype(object)), "t must be numbers, got object"),
+        (lambda: Snapshots.from_table(X, boxed(DAYS)), "dates, durations and complex numbers"),
+        (lambda: Snapshots.from_table(boxed(X + 1j), T), "dates, durations and complex numbers"),
         (lambda: Snapshots.from_table(np.zeros((4, 0)), T), "got shape (4, 0)"),
         (lambda: Snapshots.from_table({"a": 1}, T), "x must be numbers, got dict"),
         (lambda: Snapshots.from_arrays([], times=[]), "non-empty"),
@@ -161,6 +189,7 @@ DAYS = np.array(["2024-01-01", "2024-01-01", "2024-01-02", "2024-01-03"], "datet
         (lambda: Snapshots.from_table(X, T).split(0.5, by="day"), "by must be"),
         (lambda: Snapshots.from_table(X, T).split(0.5, by="group"), "has none"),
         (lambda: Snapshots.from_table(X, T).split(0.5, key="a"), "key must be an int seed"),
+        (lambda: Snapshots.from_table(X, T).split(0.5, key=2**70), "int seed of at most 64 bits"),
         (lambda: Snapshots.from_table(X, T).drop_times([7]), "time 7 was not observed"),
         (lambda: Snapshots.from_table(X, T).paths, "same identified individuals"),
     ],
@@ -217,6 +246,13 @@ def test_negative_unsorted_and_repeated_times_are_one_snapshot_each():
 def test_weights_of_any_size_are_shares(size):
     data = Snapshots.from_table(X, T, weights=np.array([1.0, 3.0, 1.0, 1.0]) * size)
     np.testing.assert_allclose(data.weights, [0.5, 1.5, 1.0, 1.0], rtol=1e-3)
+
+
+def test_weights_of_one_time_do_not_mind_those_of_another():
+    data = Snapshots.from_table(X, T, weights=[1.0, 1.0, 1e-310, 0.0])
+    assert data.weights.tolist() == [1.0, 1.0, 2.0, 0.0]
+    data = Snapshots.from_table(X, T, weights=[1e300, 3e300, 1.0, 1.0])
+    np.testing.assert_allclose(data.weights, [0.5, 1.5, 1.0, 1.0])
 
 
 SPREAD = np.random.default_rng(0).normal(size=(4, 2))

@@ -102,6 +102,11 @@ def test_columns_of_a_table_are_chosen_and_ordered(tmp_path, ending):
     check_rows(file, X[:, ::-1])
 
 
+def test_names_of_a_table_may_be_numbers(tmp_path):
+    path = table(tmp_path, "parquet", pd.DataFrame(np.column_stack([T, X])))
+    check_rows(read_table(path, Columns(time="0")))
+
+
 def test_a_table_without_time_key_has_its_time_in_t(tmp_path):
     frame = FRAME[["a", "b"]].assign(t=T)
     check_rows(read_table(table(tmp_path, "csv", frame)))
@@ -280,6 +285,31 @@ def test_bad_columns_of_a_table_are_named(tmp_path, ending, columns, words):
 def test_an_empty_cell_of_a_table_is_found_by_its_row(tmp_path, ending):
     frame = FRAME.assign(a=np.where(np.arange(N) == 4, np.nan, X[:, 0]))
     refused(table(tmp_path, ending, frame), "in row 4", columns=Columns(**NAMED))
+
+
+def test_an_index_that_was_written_along_is_no_dimension(tmp_path):
+    path = tmp_path / "data.csv"
+    FRAME.to_csv(path)
+    refused(path, "column 'Unnamed: 0' looks like an index", "--columns", columns=Columns(**NAMED))
+    assert read_table(path, Columns(time="day", features=("a", "b"))).snapshots.dim == 2
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_one_bad_entry_does_not_make_a_dimension_text(tmp_path, ending):
+    entries = [str(v) for v in X[:, 0]]
+    entries[3] = entries[7] = "0,5"
+    path = table(tmp_path, ending, FRAME.assign(a=entries))
+    words = "column 'a' holds numbers, but '0,5' in rows 3, 7; mend it"
+    refused(path, words, columns=Columns(**NAMED))
+    chosen = Columns(time="day", features=("a", "b"))
+    refused(path, "column 'a' must hold numbers", "for example '0,5' in row 3", columns=chosen)
+    assert read_table(path, Columns(time="day", features=("b",))).snapshots.dim == 1
+
+
+def test_two_columns_of_one_name_are_named(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("t,a,a\n0,1,2\n1,2,3\n")
+    refused(path, "two columns are called 'a'")
 
 
 def test_a_table_of_text_has_nothing_to_fit(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 import stitchflow as sf
 from cells import anndata, frame, moving_blobs
+from stitchflow._cells import chosen
 from stitchflow.datasets import double_well
 
 QUICK = {"optimiser": sf.Optimiser(steps=3), "consistency": sf.Consistency(steps=0)}
@@ -83,6 +84,30 @@ def test_an_ensemble_says_how_sure_every_cell_is(adata):
         assert adata.obs[name].max() > 0.0
 
 
+def test_a_fit_that_was_damaged_in_its_file_is_named(adata, tmp_path):
+    sf.tl.fit(adata, "day", method=sf.OTLinear(), key_added="k")
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    adata = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    sound = dict(adata.uns["k"])
+    assert len(sound["sha256"]) == 64
+    times, header = sound["arrays"]["times"], sound["header"]
+    for change, words in (
+        ({"arrays": sound["arrays"] | {"times": times + 1}}, "does not match its own hash"),
+        ({"header": header.replace("ot-linear", "ot-spline")}, "does not match its own hash"),
+        ({"header": header[:-9]}, "its header is not JSON"),
+        ({"header": "[" * 10**5}, "its header is not JSON"),
+        ({"header": "[]"}, "must each be a dictionary"),
+        ({"arrays": np.zeros(3)}, "must each be a dictionary"),
+        ({"header": header.replace('"format": 2', '"format": 99')}, "it has format 99"),
+    ):
+        adata.uns["k"] = sound | change
+        with pytest.raises(ValueError, match=rf"uns\['k'\]: .*{words}"):
+            sf.tl.load(adata, "k")
+    # Files of before the hash are read as they are.
+    adata.uns["k"] = {name: part for name, part in sound.items() if name != "sha256"}
+    assert sf.tl.load(adata, "k").data is not None
+
+
 def test_a_copy_is_written_and_the_original_left(adata):
     before = adata.copy()
     copied = sf.tl.fit(adata, "day", method=sf.OTLinear(), copy=True)
@@ -107,7 +132,9 @@ def test_it_says_what_it_wrote(adata, caplog):
     [
         (["0", "0.5", "12"], [0.0, 0.5, 12.0]),
         (["E8.5", "E9", "E13.25"], [8.5, 9.0, 13.25]),
-        (["day 2", "day 1", "day 3"], [0.0, 1.0, 2.0]),  # their order says otherwise
+        (["day-0", "day-2", "day-10"], [0.0, 2.0, 10.0]),
+        (["day -1", "day 0", "day +2.5"], [-1.0, 0.0, 2.5]),
+        (["-1", "0", "1e1"], [-1.0, 0.0, 10.0]),
         (["early", "later", "last"], [0.0, 1.0, 2.0]),
     ],
 )
@@ -117,11 +144,29 @@ def test_ordered_categories_are_times(labels, expected):
     assert sf.tl.times(cells, "day").tolist() == [*expected, expected[0]]
 
 
+@pytest.mark.parametrize("labels", [["day 2", "day 1", "day 3"], ["1 to 2", "3", "4"]])
+def test_places_that_replace_numbers_are_said(labels):
+    column = pd.Categorical(labels, categories=labels, ordered=True)
+    cells = anndata.AnnData(np.zeros((3, 1)), obs=frame(day=column))
+    with pytest.warns(sf.DataWarning, match="their places 0, 1, 2, ... are the times"):
+        assert sf.tl.times(cells, "day").tolist() == [0.0, 1.0, 2.0]
+
+
 @pytest.mark.parametrize(("stored", "asked"), [("X_pca", "pca"), ("pca", "X_pca"), ("pca", "pca")])
 def test_a_representation_is_found_with_or_without_its_prefix(stored, asked):
     x = np.arange(8.0).reshape(4, 2)
     cells = anndata.AnnData(np.zeros((4, 1)), obsm={stored: x})
     np.testing.assert_array_equal(sf.tl.representation(cells, asked), x)
+
+
+def test_cells_of_one_name_are_not_told_apart_by_it():
+    cells = anndata.AnnData(np.zeros((4, 1)), obs=frame(day=np.zeros(4)))
+    cells.obs_names = ["a", "b", "b", "c"]
+    assert chosen(cells, ["c", "a"]).tolist() == [3, 0]
+    with pytest.raises(ValueError, match="cells: two cells are called 'b'; make obs_names unique"):
+        chosen(cells, ["a", "b"])
+    with pytest.raises(KeyError, match="cells: 'd' is not among"):
+        chosen(cells, ["a", "d"])
 
 
 def test_days_kept_from_the_fit_are_described_too(adata):

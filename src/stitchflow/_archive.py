@@ -20,9 +20,13 @@ HEADERS = {
 }
 
 
-def check_unpacked(unpacked: int, packed: int) -> None:
+def most_unpacked(packed: int) -> int:
     """A file may unpack to a quarter of a gigabyte, and beyond that to 100 times its own size."""
-    if unpacked > 2**28 + 100 * packed:
+    return 2**28 + 100 * packed
+
+
+def check_unpacked(unpacked: int, packed: int) -> None:
+    if unpacked > most_unpacked(packed):
         raise Unreadable(f"it declares {unpacked:,} bytes in a file of {packed:,}: refused")
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 import numpy as np
 
-from stitchflow._types import as_numbers, rows_named
+from stitchflow._status import DataWarning
+from stitchflow._types import as_dense, as_numbers, rows_named
 
-NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+# A hyphen behind a letter or digit joins words: "day-2" is the second day, "-2" two before.
+NUMBER = re.compile(r"(?:(?<![^\W_])[-+])?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
@@ -26,13 +29,13 @@ def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
 def representation(adata: Any, name: str, argument: str = "use_rep") -> np.ndarray:
     """A representation by its key, with or without the `X_` prefix; "X" is the matrix itself."""
     key = representation_key(adata, name, argument)
-    return dense(adata.X if key == "X" else adata.obsm[key])
+    return dense(adata.X if key == "X" else adata.obsm[key], key)
 
 
-def dense(matrix: Any) -> np.ndarray:
+def dense(matrix: Any, name: str) -> np.ndarray:
     """An array of a dense or sparse matrix, in memory or still on disk."""
     matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix
-    return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
+    return as_dense(matrix, name) if hasattr(matrix, "toarray") else np.asarray(matrix)
 
 
 def times(adata: Any, time_key: str) -> np.ndarray:
@@ -64,6 +67,10 @@ def order_of(labels: list[Any]) -> np.ndarray:
         values = np.array([float(numbers[0]) for numbers in found])
         if (np.diff(values) > 0).all():
             return values
+    if any(found):
+        words = f"the labels {', '.join(map(str, labels[:5]))} are not each named with one number"
+        advice = "their places 0, 1, 2, ... are the times; give numbers for other times"
+        warnings.warn(f"{words} that rises: {advice}", DataWarning, stacklevel=3)
     return np.arange(len(labels), dtype=np.float64)
 
 
@@ -90,7 +97,11 @@ def chosen(adata: Any, cells: Any, name: str = "cells") -> np.ndarray:
             raise ValueError(f"{name} must be row numbers below {n}, got {given.max()}")
         rows = given
     else:
-        rows = adata.obs_names.get_indexer(given.astype(str))
+        wanted = adata.obs_names[adata.obs_names.isin(given.astype(str))]
+        if not wanted.is_unique:
+            twice = wanted[wanted.duplicated()][0]
+            raise ValueError(f"{name}: two cells are called {twice!r}; make obs_names unique")
+        rows = adata.obs_names.get_indexer_for(given.astype(str))
         if (rows < 0).any():
             absent = str(given[rows < 0][0])
             raise KeyError(f"{name}: {absent!r} is not among adata.obs_names")

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stitchflow._archive import Archive
-from stitchflow._files import write_atomically
+from stitchflow._files import read_file, write_atomically
 
 
 class Checkpoint:
@@ -62,8 +62,8 @@ class Checkpoint:
             return None
         leaves, shape = jax.tree.flatten(state)
         try:
-            stored = Archive(self.path)
-            notes = json.loads(str(stored["notes"]))
+            stored = Archive(read_file(self.path))  # not mapped: a checksum covers all of it
+            notes = _notes(str(stored["notes"]))
             if not isinstance(notes, dict) or notes.pop("owner", None) != self.owner:
                 raise ValueError("it belongs to another fit")
             found = [jnp.asarray(stored[f"leaf{i}"]) for i in range(len(leaves))]
@@ -76,3 +76,10 @@ class Checkpoint:
                 f"{self.path}: {error}; without this file the fit starts anew"
             ) from None
         return shape.unflatten(found), notes
+
+
+def _notes(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("its notes are nested too deeply") from None

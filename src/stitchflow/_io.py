@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import platform
@@ -15,15 +16,22 @@ import numpy as np
 
 from stitchflow._archive import Archive
 from stitchflow._energy import Energy
+from stitchflow._feature_terms import FeatureInteraction, FeaturePotential
 from stitchflow._files import PARTIAL, read_file, read_json, write_together
+from stitchflow._flow_curve import SHAPES
+from stitchflow._growth import Growth
 from stitchflow._method import Fit, Packed
 from stitchflow._methods import METHODS
+from stitchflow._packing import TERMS
 from stitchflow._status import Status
+from stitchflow._types import check_count, check_hidden
+from stitchflow._vector_field import STREAMS
+from stitchflow.rivals import PathFlow
 
 # Format 2 seals the header with its own hash; files of format 1 are read too.
 FORMAT, READ = 2, (1, 2)
 HEADER, ARRAYS = "header.json", "arrays.npz"
-UNSTORED = 2**22  # widths may be declared of networks that a term does without
+UNSTORED = 2**24  # numbers of networks whose widths are declared but that a model does without
 _PACKAGES = ("stitchflow", "jax", "equinox", "optax", "diffrax", "numpy", "scipy", "POT")
 
 
@@ -97,12 +105,11 @@ def from_plain(
     history = {n.split("/", 1)[1]: a for n, a in arrays.items() if n.startswith("history/")}
     model = {n: a for n, a in arrays.items() if not n.startswith("history/")}
     try:
-        _check_sizes(header, sum(array.size for array in model.values()))
+        kind = type(METHODS[header["method"]]())
+        _check_sizes(header, kind, sum(array.size for array in model.values()))
         for name, array in model.items():
-            if array.dtype.kind == "f" and np.isnan(array).any():
-                raise ValueError(f"the stored {name} holds NaN")
-        kind = METHODS[header["method"]]()
-        method, flow, energy = type(kind).unpack(Packed(header, model), energy)
+            _check_finite(name, array)
+        method, flow, energy = kind.unpack(Packed(header, model), energy)
         return Fit(
             method=method,
             flow=flow,
@@ -121,15 +128,60 @@ def from_plain(
         raise ValueError(f"not a valid run header: {error!r}") from None
 
 
-def _check_sizes(entry: Any, stored: int) -> None:
-    """No network that a header declares may be far larger than the arrays that should fill it."""
-    for name, value in entry.items() if isinstance(entry, dict) else enumerate(entry):
-        if name == "hidden" and isinstance(value, list):
-            largest = max((a * b for a, b in pairwise(value)), default=max(value, default=0))
-            if largest > max(stored, UNSTORED):
-                raise ValueError(f"it declares layers {value} and stores {stored} numbers")
-        elif isinstance(value, (dict, list)):
-            _check_sizes(value, stored)
+def _check_finite(name: str, array: np.ndarray) -> None:
+    """A bound may be infinite where there is none, a coefficient is zero at minus infinity."""
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return
+    end = name.rpartition(".")[2]
+    allowed = {"most_bandwidth": np.inf, "raw": -np.inf}.get(end, 0.0)
+    if not (np.isfinite(array) | (array == allowed)).all():
+        raise ValueError(f"the stored {name} holds NaN or infinity")
+
+
+def _check_sizes(header: dict[str, Any], method: type, stored: int) -> None:
+    """Nothing that a header declares may be far larger than the arrays that should fill it."""
+    dim = len(header["units"]["centre"]) if "units" in header else 0
+    settings = _defaults(method) | header.get("settings", {})
+    growth = _defaults(Growth) | settings["growth"] if settings.get("growth") else {}
+    entries = header.get("energy", ())
+    own = [TERMS[e["class"]]().settings if e["class"] in TERMS else {} for e in entries]
+    terms = [defaults | entry for defaults, entry in zip(own, entries, strict=True)]
+    networks = dim + len(header.get("knots", ())) ** 2
+    networks += sum(_networks(part, dim) for part in (settings, growth, *terms))
+    filled = sum(_features(term, dim) for term in terms)
+    if issubclass(method, PathFlow):
+        one = _perceptron(dim + 1, settings["curve_hidden"], SHAPES * dim)
+        filled += check_count(settings["layers"], "layers") * one
+    if networks > UNSTORED + 4 * stored or filled > stored:
+        raise ValueError(f"it declares a model of {networks + filled:,} numbers, stores {stored:,}")
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """What a header may leave out."""
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return {field.name: field.default for field in fields}
+
+
+def _networks(part: dict[str, Any], dim: int) -> int:
+    """About as many numbers as the networks of a part hold, or would: some do without theirs."""
+    widths = [v for n, v in part.items() if n.endswith("hidden") and isinstance(v, (list, tuple))]
+    turned = STREAMS * dim**2 if part.get("divergence_free") else 0
+    return turned + sum(_perceptron(dim + 1, hidden, dim) for hidden in widths)
+
+
+def _perceptron(inputs: int, hidden: Any, outputs: int) -> int:
+    return sum((a + 1) * b for a, b in pairwise((inputs, *check_hidden(hidden), outputs)))
+
+
+def _features(term: dict[str, Any], dim: int) -> int:
+    """As many numbers as the features of a term hold, but for a few products of coordinates."""
+    count = lambda name, least=1: check_count(term[name], name, least)
+    if term["class"] == FeatureInteraction.__name__:
+        return 2 * count("centres")
+    if term["class"] != FeaturePotential.__name__:
+        return 0
+    places = count("degree") * dim + count("centres")
+    return count("centres") * dim + places * (count("time_degree", 0) + 1)
 
 
 def read_header(folder: Path) -> dict[str, Any]:

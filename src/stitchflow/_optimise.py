@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 
 from stitchflow._checkpoint import Checkpoint
 from stitchflow._status import Status
-from stitchflow._types import check_count, check_number
+from stitchflow._types import LARGEST, check_count, check_number
 from stitchflow.tracking import tell
 
 
@@ -44,7 +44,8 @@ class Optimiser:
     def __post_init__(self) -> None:
         if self.steps is not None:
             check_count(self.steps, "steps")
-        check_number(self.learning_rate, "learning_rate", 0.0, open_low=True)
+        # A rate that is infinite in float32 would move every parameter there.
+        check_number(self.learning_rate, "learning_rate", 0.0, LARGEST, open_low=True)
         check_number(self.final, "final", 0.0, 1.0)
         check_number(self.clip, "clip", 0.0, open_low=True)
         check_number(self.warmup, "warmup", 0.0, 1.0)
@@ -108,7 +109,7 @@ def minimise(
 ) -> Optimum:
     """Minimise `loss(model, data, key) -> (value, parts)` over the model's float arrays.
 
-    A step whose loss or gradient is not finite is skipped, counted, and halves the rate. The
+    A step whose loss, gradient or end is not finite is skipped, counted, and halves the rate. The
     parameters kept are those of the look with the lowest mean loss since the look before, or with
     `last` the last finite ones: the loss of a game, or of few individuals, picks by chance. `pace`
     turns the model into multipliers of the rate, one for each of its arrays. Data too large to hold
@@ -222,8 +223,12 @@ class _Standing(NamedTuple):
     def followed_by(
         self, carry: _Carry, best: Any, best_loss: Array, row: dict[str, float]
     ) -> _Standing:
-        before = float(self.best_loss.mean())
-        better = float(best_loss.mean()) < before - 1e-4 * abs(before)
+        old, new = np.asarray(self.best_loss), np.asarray(best_loss)
+        known = np.isfinite(old)  # a member's first finite loss is better than none
+        better = bool((np.isfinite(new) & ~known).any())
+        if known.any() and not better:
+            before = float(old[known].mean())
+            better = float(new[known].mean()) < before - 1e-4 * abs(before)
         waits, skipped = 0 if better else self.waits + 1, self.skipped + int(carry.skipped.sum())
         return _Standing(carry, best, best_loss, [*self.rows, row], waits, skipped)
 
@@ -275,9 +280,11 @@ def _steps(
         value = lambda p: loss(eqx.combine(p, static), data, jax.random.fold_in(key, c.step))
         (total, parts), grads = jax.value_and_grad(value, has_aux=True)(c.params)
         norm = jnp.sqrt(sum((g**2).sum() for g in jax.tree.leaves(grads)))
-        good = jnp.isfinite(total) & jnp.isfinite(norm)
         updates, state = rule.update(grads, c.state, c.params)
         moved = jax.tree.map(lambda p, u, m: p + c.rate * m * u, c.params, updates, paces)
+        good = jnp.isfinite(total) & jnp.isfinite(norm)
+        for leaf in jax.tree.leaves(moved):
+            good = good & jnp.isfinite(leaf).all()
         keep = lambda new, old: jax.tree.map(lambda a, b: jnp.where(good, a, b), new, old)
         seen = {"loss": total, **parts, "gradient": norm}
         return _Carry(
@@ -304,7 +311,7 @@ def _status(now: _Standing, optimiser: Optimiser, steps: int, interrupted: bool)
     if not np.isfinite(float(now.best_loss.max())):
         if interrupted:
             return Status(False, "interrupted before the first look; the model is the start")
-        return Status(False, f"diverged: no finite loss in {done} steps; the model is the start")
+        return Status(False, f"diverged: no finite step among {done}; the model is the start")
     ok, words = True, f"finished {done} steps"
     if interrupted:
         ok, words = False, f"interrupted after {done} of {steps} steps; the best model so far"

@@ -19,6 +19,7 @@ from stitchflow._optimise import Optimiser
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._spline import Spline
 from stitchflow._terms import Entropy, Potential, Term, changed
+from stitchflow._types import check_number
 from stitchflow._units import Units
 from stitchflow._vector_field import VectorField
 
@@ -130,7 +131,9 @@ def ready_energy(energy: Energy, entries: list[dict[str, Any]], units: Units) ->
     """The energy with parameters of the right shapes, to be filled by `with_arrays`."""
     ready = energy.init(np.eye(2, units.dim), units, jax.random.key(0))
     terms = tuple(
-        term if entry["reach"] is None else changed(term, reach=entry["reach"])
+        term
+        if entry["reach"] is None
+        else changed(term, reach=check_number(entry["reach"], "reach", 0.0, open_low=True))
         for term, entry in zip(ready.terms, entries, strict=True)
     )
     return Energy(terms, units)

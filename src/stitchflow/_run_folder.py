@@ -19,11 +19,12 @@ from stitchflow._archive import Archive
 from stitchflow._checkpoint import Checkpoint
 from stitchflow._files import PARTIAL, read_file, read_json, write_atomically
 from stitchflow._io import HEADER, packed
+from stitchflow._status import in_own_words
 from stitchflow._tables import DataFile
 
-PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
+PLAN, SPLIT, CHECKPOINT, REPORT = "plan.json", "split.npz", "checkpoint.npz", "report.html"
 LATER = ("checkpoint-energy.npz", "checkpoint-curve.npz")
-MINE = (PLAN, SPLIT, CHECKPOINT, *LATER, HEADER)
+MINE = (PLAN, SPLIT, CHECKPOINT, *LATER, HEADER, REPORT)
 
 
 @contextmanager
@@ -32,6 +33,8 @@ def naming(what: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
+        if not in_own_words(error):
+            raise
         raise ValueError(f"{what}: {error}") from None
 
 

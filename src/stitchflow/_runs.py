@@ -147,6 +147,7 @@ def fit_file(
     check_run(out, started, resume, overwrite)
     out.mkdir(parents=True, exist_ok=True)
     with only_writer(out):
+        check_run(out, started, resume, overwrite)  # another process may have been here since
         if not resume:
             start_run(out, started)
         before = load(out) if resume and (out / HEADER).exists() else None
@@ -241,12 +242,18 @@ def crossval_rows(scores: Sequence[FoldScore]) -> list[dict[str, Any]]:
 
 
 def append_json(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """One JSON object a line, added in one write: a kill leaves all of these lines or none."""
+    """One JSON object a line, added in one write: a kill leaves all of these lines or none.
+
+    A full disk may cut them short, which is said.
+    """
     lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(descriptor, lines)
+        while lines:
+            lines = lines[os.write(descriptor, lines) :]
         os.fsync(descriptor)
+    except OSError as error:
+        raise OSError(f"{path} is cut short: it cannot be written ({error.strerror})") from None
     finally:
         os.close(descriptor)
 

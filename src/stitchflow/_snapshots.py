@@ -20,6 +20,7 @@ from stitchflow._types import (
     as_rng,
     as_times,
     check_number,
+    check_unmasked,
     rows_named,
 )
 from stitchflow._units import Units
@@ -79,11 +80,16 @@ class Snapshots:
             if len(set(sizes)) > 1:
                 raise ValueError(f"paired clouds must have equal sizes, got {sizes}")
             ids = np.tile(np.arange(sizes[0]), len(clouds))
-        if weights is not None and [len(w) for w in weights] != sizes:
-            raise ValueError(f"weights must match the clouds' sizes {sizes}")
-        flat = weights
+        flat = None
         if weights is not None:
-            flat = np.concatenate([as_numbers(w, "weights") for w in weights])
+            lists = weights if np.iterable(weights) else [weights]
+            each = [as_numbers(w, "weights") for w in lists]
+            if [w.shape for w in each] != [(n,) for n in sizes]:
+                shapes = [w.shape for w in each]
+                raise ValueError(
+                    f"weights must be lists of the clouds' sizes {sizes}, got {shapes}"
+                )
+            flat = np.concatenate(each)
         return Snapshots.from_table(
             np.concatenate(clouds), np.repeat(times, sizes), weights=flat, ids=ids
         )
@@ -104,6 +110,7 @@ class Snapshots:
                 raise ValueError(
                     f"{name} must have one entry per row ({n},), got {np.shape(column)}"
                 )
+        check_unmasked(weights, "weights")
         order = np.argsort(t, kind="stable")
         in_order = bool((np.diff(t) >= 0).all())
         times, index = np.unique(t[order], return_inverse=True)
@@ -203,8 +210,9 @@ class Snapshots:
     ) -> tuple[Snapshots, Snapshots]:
         """Two parts with `fraction` of the individuals of each time in the first.
 
-        Individuals known by id stay on one side at all times; `by="group"` keeps groups together.
-        Every time keeps at least one individual in the first part.
+        Every time keeps at least one individual in the first part. But individuals known by id stay
+        on one side at all times, and `by="group"` keeps groups together: then `fraction` is a share
+        of ids or groups, and a part has no snapshot of a time at which it has nobody.
         """
         check_number(fraction, "fraction", 0.0, 1.0, open_low=True)
         if by not in (None, "individual", "id", "group"):
@@ -328,10 +336,11 @@ def _normalise(weights: np.ndarray | None, index: np.ndarray, n: int, rows: np.n
     if bad.size:
         named = rows_named(np.sort(rows[bad]))
         raise ValueError(f"weights must be finite and not negative, got otherwise in {named}")
-    largest = values.max(initial=0.0)
-    if largest > 0 and not 1e-100 < largest < 1e100:  # sums would be zero or infinite
-        values = values / largest
-    totals = np.bincount(index, weights=values)
-    if (totals <= 0).any():
+    largest = np.zeros(index.max(initial=-1) + 1)
+    np.maximum.at(largest, index, values)
+    if (largest <= 0).any():
         raise ValueError("weights must not be all zero within a time")
+    odd = (largest <= 1e-100) | (largest >= 1e100)  # their sums would be zero or infinite
+    values = values / np.where(odd, largest, 1.0)[index]
+    totals = np.bincount(index, weights=values)
     return values * (np.bincount(index) / totals)[index]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from opcode import opmap
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
 
 
 class NotAvailable(RuntimeError):
@@ -30,3 +34,18 @@ class Status:
 
     def __str__(self) -> str:
         return self.message
+
+
+def in_own_words(error: Exception) -> bool:
+    """Whether a `raise` of this package made it, as it does of bad input.
+
+    NumPy and JAX raise the same types in the middle of a fit, where the input is not to blame.
+    """
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return False
+    code = last.tb_frame.f_code
+    raised = code.co_code[last.tb_lasti] == opmap["RAISE_VARARGS"]
+    return raised and Path(code.co_filename).is_relative_to(PACKAGE)

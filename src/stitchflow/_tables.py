@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._archive import Archive, check_unpacked
+from stitchflow._archive import Archive, check_unpacked, most_unpacked
 from stitchflow._cells import representation, times
 from stitchflow._snapshots import Snapshots
-from stitchflow._types import as_numbers
+from stitchflow._types import as_numbers, rows_named
 
 PROBE = Path(__file__).with_name("_h5_probe.py")
-PATIENCE, RATE = 10.0, 2e7  # seconds, and bytes a second, for a first look at an HDF5 file
+# For a first look at an HDF5 file: seconds, most of them for a cold start, and bytes a second.
+PATIENCE, RATE = 30.0, 2e7
 
 
 @dataclass(frozen=True)
@@ -124,32 +125,38 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
         import pandas
     except ImportError:
         raise ValueError(f"{path}: reading tables needs pandas; install stitchflow[data]") from None
+    time = columns.time or "t"
+    named = [time, columns.weight, columns.id, columns.group, *(columns.features or ())]
     try:
         with _quietly(path, "a readable table"):
             if path.suffix.lower() == ".csv":
                 frame = pandas.read_csv(path)
+                # pandas gives the second of two equal names another one.
+                raw = pandas.read_csv(path, header=None, nrows=1, dtype=str)
+                names, there = pandas.Index(raw.iloc[0].dropna()), frame.columns
             else:
-                _check_parquet(path)
-                frame = pandas.read_parquet(path)
+                there = names = pandas.Index(_parquet_columns(path))
+                wanted = there[there.isin(named)] if columns.features else there
+                _check_parquet(path, set(wanted))
+                frame = pandas.read_parquet(path, columns=list(wanted))
+                frame.columns = frame.columns.map(str)  # names may have been numbers
     except ImportError:
         raise ValueError(f"{path}: reading it needs pyarrow; install stitchflow[data]") from None
-    if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()][0]
+    if not names.is_unique:
+        twice = names[names.duplicated()][0]
         raise ValueError(f"{path}: two columns are called {twice!r}")
     if columns.rep:
         raise ValueError(f"{path}: --rep names a representation of an .h5ad; use --columns")
-    time = columns.time or "t"
-    named = [time, columns.weight, columns.id, columns.group, *(columns.features or ())]
     for name in named:
-        if name is not None and name not in frame.columns:
-            raise ValueError(
-                f"{path}: no column {name!r}; columns are {', '.join(map(str, frame.columns[:20]))}"
-            )
+        if name is not None and name not in there:
+            listed = ", ".join(map(str, there[:20]))
+            raise ValueError(f"{path}: no column {name!r}; columns are {listed}")
     features = list(columns.features or ())
     if not features:
         taken = {time, columns.weight, columns.id, columns.group}
-        numeric = frame.select_dtypes("number").columns
-        features = [name for name in numeric if name not in taken]
+        left = frame[[name for name in frame.columns if name not in taken]]
+        features = list(left.select_dtypes("number").columns)
+        _check_left_to_us(left, features, path)
     if not features:
         raise ValueError(f"{path}: no numeric columns beside {time!r}")
     pick = lambda name: None if name is None else frame[name].to_numpy()
@@ -218,12 +225,31 @@ def _quietly(path: Path, kind: str) -> Iterator[None]:
         raise ValueError(f"{path}: not {kind} ({first})") from None
 
 
-def _check_parquet(path: Path) -> None:
-    """No more numbers than a file of its size could hold."""
-    from pyarrow.parquet import read_metadata
+def _parquet_columns(path: Path) -> list[str]:
+    """The names of a file's columns but for the index that pandas keeps beside them."""
+    from pyarrow.parquet import read_schema
 
+    schema = read_schema(path)
+    index = (schema.pandas_metadata or {}).get("index_columns", ())
+    return [name for name in schema.names if name not in index]
+
+
+def _check_parquet(path: Path, wanted: set[str]) -> None:
+    """No more numbers than a file of its size could hold, each in a row of its own."""
+    from pyarrow.parquet import read_metadata, read_schema
+    from pyarrow.types import is_nested
+
+    for field in read_schema(path):
+        if field.name in wanted and is_nested(field.type):
+            raise ValueError(f"column {field.name!r} holds {field.type} instead of single values")
     found = read_metadata(path)
-    check_unpacked(8 * found.num_rows * found.num_columns, path.stat().st_size)
+    total = 0
+    for group in map(found.row_group, range(found.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in wanted:
+                count = max(column.num_values, group.num_rows)
+                total += max(8 * count, column.total_uncompressed_size)
+    check_unpacked(total, path.stat().st_size)
 
 
 def _check_h5(path: Path, whole: bool) -> None:
@@ -232,7 +258,9 @@ def _check_h5(path: Path, whole: bool) -> None:
     The matrix X stays on disk unless the `whole` file is wanted.
     """
     size = path.stat().st_size
-    probe = [sys.executable, "-I", str(PROBE), str(path.resolve()), "whole" if whole else "parts"]
+    arguments = [str(path.resolve()), "whole" if whole else "parts", str(most_unpacked(size))]
+    # -P: the modules beside the probe are none that it may import.
+    probe = [sys.executable, "-P", str(PROBE), *arguments]
     seconds = PATIENCE + size / RATE
     try:
         found = subprocess.run(probe, capture_output=True, text=True, timeout=seconds)
@@ -241,8 +269,37 @@ def _check_h5(path: Path, whole: bool) -> None:
     if found.returncode < 0:
         raise ValueError("HDF5 crashes on it")
     if found.returncode:
-        raise ValueError(found.stderr.strip())
+        raise ValueError(found.stderr.strip().splitlines()[-1])
     check_unpacked(int(found.stdout), size)
+
+
+def _check_left_to_us(frame: Any, features: list[Any], path: Path) -> None:
+    """Nobody said which columns are dimensions: none may be one, or not be one, by accident."""
+    choose = "or choose columns with --columns"
+    for name in features:
+        if str(name).startswith("Unnamed: "):  # pandas' word for a column without a name
+            raise ValueError(
+                f"{path}: column {name!r} looks like an index that was written along; write the "
+                f"file without it, {choose}"
+            )
+    for name in frame.columns.difference(features, sort=False):
+        column = frame[name]
+        bad = _no_numbers(column)
+        if 0 < 2 * bad.size < column.notna().sum():
+            raise ValueError(
+                f"{path}: column {name!r} holds numbers, but {column.iloc[bad[0]]!r} in "
+                f"{rows_named(bad)}; mend it, {choose}"
+            )
+
+
+def _no_numbers(column: Any) -> np.ndarray:
+    """The rows of a pandas column of text that are neither numbers nor missing."""
+    import pandas
+
+    if not (pandas.api.types.is_object_dtype(column) or pandas.api.types.is_string_dtype(column)):
+        return np.arange(len(column))
+    unread = pandas.isna(pandas.to_numeric(column, errors="coerce"))
+    return np.flatnonzero(unread & column.notna())
 
 
 def _numbers(column: Any, place: str) -> np.ndarray:
@@ -253,7 +310,8 @@ def _numbers(column: Any, place: str) -> np.ndarray:
             found = np.where(column.isna(), np.nan, found)
         return as_numbers(found, place).astype(np.float64)
     except ValueError:
-        example = f", for example {column.iloc[0]!r}" if len(column) else ""
+        bad = _no_numbers(column)
+        example = f", for example {column.iloc[bad[0]]!r} in row {bad[0]}" if bad.size else ""
         raise ValueError(f"{place} must hold numbers, got {column.dtype}{example}") from None
 
 

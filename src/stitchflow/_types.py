@@ -6,6 +6,7 @@ Axes used in every jaxtyping annotation: `t` times, `k` curve nodes, `i` interva
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ ArrayLike = Any
 def as_key(key: KeyLike) -> Array:
     """A JAX key from a key or an integer seed."""
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        if not -(2**63) <= key < 2**63:
+            raise ValueError(f"key must be an int seed of at most 64 bits, got {key}")
         return jax.random.key(int(key))
     if isinstance(key, jax.Array):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
@@ -36,6 +39,9 @@ def as_rng(key: KeyLike) -> np.random.Generator:
     return np.random.default_rng(np.asarray(jax.random.key_data(as_key(key))).tolist())
 
 
+# NumPy would make a float of each of these without a word: days, nanoseconds, the real part.
+NO_NUMBERS = (np.datetime64, np.timedelta64, np.complexfloating)
+
 # Beyond this size float32, which everything is computed in, has no room for squares of squares.
 LARGEST = 1e30
 
@@ -43,21 +49,39 @@ LARGEST = 1e30
 def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
     """A float array of whatever means real numbers, or a `ValueError` that names the argument."""
     if hasattr(values, "toarray"):  # a sparse matrix
-        values = values.toarray()
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name} must be numbers, got masked entries among them")
+        values = as_dense(values, name)
+    check_unmasked(values, name)
     try:
         array = np.asarray(values)
         if array.dtype.kind in "mM":
             raise TypeError("dates and durations have no unit of their own; divide by one first")
         if array.dtype.kind == "c":
             raise TypeError("complex numbers have no order")
+        if array.dtype == object and any(isinstance(value, NO_NUMBERS) for value in array.flat):
+            raise TypeError("dates, durations and complex numbers are none")
         if array.dtype.kind != "f" or array.dtype.itemsize not in (4, 8):
             array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         kind = getattr(values, "dtype", type(values).__name__)
         raise ValueError(f"{name} must be numbers, got {kind}: {error}") from None
     return array
+
+
+def as_dense(matrix: Any, name: str) -> np.ndarray:
+    """The array of a sparse matrix, unless it is far larger than what the matrix holds."""
+    size, held = 8 * math.prod(matrix.shape), 8 * matrix.nnz
+    if size > 2**28 + 100 * held:  # as for files
+        raise ValueError(
+            f"{name} is a sparse matrix of shape {matrix.shape} that would take {size:,} bytes as "
+            "a dense one: reduce its dimensions first"
+        )
+    return matrix.toarray()
+
+
+def check_unmasked(values: ArrayLike, name: str) -> None:
+    """A masked array would lose its mask, and what it hides would count."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} must be known in every row, got masked entries among them")
 
 
 def as_cloud(x: ArrayLike, name: str, dim: int | None = None) -> np.ndarray:
@@ -82,6 +106,7 @@ def as_labels(column: ArrayLike, name: str) -> np.ndarray | None:
     """Names that can be told apart, or an error: a missing one would be everybody's."""
     if column is None:
         return None
+    check_unmasked(column, name)
     labels = np.asarray(column)
     try:
         absent = [label is None or bool(label != label) for label in labels.tolist()]

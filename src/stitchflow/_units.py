@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from stitchflow._types import check_number
+
 
 @dataclass(frozen=True)
 class Units:
@@ -22,6 +24,13 @@ class Units:
     length: float = 1.0
     start: float = 0.0
     duration: float = 1.0
+
+    def __post_init__(self) -> None:
+        for value in self.centre:
+            check_number(value, "centre")
+        check_number(self.start, "start")
+        check_number(self.length, "length", 0.0, open_low=True)
+        check_number(self.duration, "duration", 0.0, open_low=True)
 
     @staticmethod
     def identity(dim: int) -> Units:

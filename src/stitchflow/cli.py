@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from stitchflow import _options
+from stitchflow._status import in_own_words
 
 app = typer.Typer(
     help="Learn the energy behind population snapshots, and the curve that joins them.",
@@ -22,8 +23,8 @@ app = typer.Typer(
 )
 console = Console(markup=False, emoji=False)  # paths may hold brackets and colons
 
-# What the library raises, in one sentence, before any compute.
-BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
+# What the library raises of bad input in one sentence, and what the system says of itself.
+BAD_INPUT, SYSTEM = (ValueError, TypeError), (OSError, ImportError)
 
 
 @app.callback()
@@ -340,7 +341,8 @@ def main(arguments: list[str] | None = None) -> Any:
     except Exception as error:
         # Usage errors are click's, which typer carries under a name that changes with its version.
         usage = hasattr(error, "format_message")
-        if not usage and (os.environ.get("STITCHFLOW_DEBUG") or not isinstance(error, BAD_INPUT)):
+        said = isinstance(error, SYSTEM) or (isinstance(error, BAD_INPUT) and in_own_words(error))
+        if not usage and (os.environ.get("STITCHFLOW_DEBUG") or not said):
             raise
         code = _complain(error.format_message() if usage else str(error))  # type: ignore
     sys.exit(code if isinstance(code, int) else 0)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from stitchflow._io import load, read_header
+from stitchflow._run_folder import REPORT
 from stitchflow._runs import open_run
 from stitchflow._snapshots import Snapshots
 from stitchflow.report._page import write_report
 
-REPORT = "report.html"
-
 
 def report_run(run: Path) -> Path:
     """Write RUN/report.html; where the run's data is gone, with what the fit alone can tell."""
-    header = read_header(run)
+    versions = read_header(run).get("versions")
     told: list[str] = []
     test: Snapshots | None = None
     try:
@@ -22,5 +21,6 @@ def report_run(run: Path) -> Path:
     except ValueError as error:
         fit = load(run)
         told.append(f"No scores and no data: {error}.")
-    write_report(fit, run / REPORT, test=test, versions=header["versions"], warned=told)
+    known = versions if isinstance(versions, dict) else {}
+    write_report(fit, run / REPORT, test=test, versions=known, warned=told)
     return run / REPORT

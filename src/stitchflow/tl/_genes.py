@@ -38,7 +38,7 @@ class Loadings:
         self.place = seen.x.mean(axis=0, dtype=np.float64)
         self.genes = np.asarray(genes.mean(axis=0), np.float64).ravel()
         some = np.random.default_rng(0).permutation(adata.n_obs)[:500]
-        made = dense(genes[some]).astype(np.float64) @ self.matrix
+        made = dense(genes[some], "the genes").astype(np.float64) @ self.matrix
         apart = (made - made.mean(axis=0)) - (seen.x[some] - seen.x[some].mean(axis=0))
         share = np.square(apart).sum() / max(np.square(seen.x[some] - self.place).sum(), 1e-300)
         if self.matrix.shape[1] < dim or share > MISMATCH:

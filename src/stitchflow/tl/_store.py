@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,13 @@ def check_anndata(adata: Any) -> None:
 def put(adata: Any, key_added: str, fit: Fit, params: dict[str, Any]) -> None:
     """Write a fit and what it was made from into `uns[key_added]`."""
     header, arrays = plain(fit)
+    text = json.dumps(header)
     adata.uns[key_added] = {
         "params": {name: value for name, value in params.items() if value is not None},
-        "header": json.dumps(header),
+        "header": text,
         # A slash in a name would be a group of the file.
         "arrays": {name.replace("/", "|"): array for name, array in arrays.items()},
+        "sha256": _seal(text, arrays),
     }
 
 
@@ -52,17 +55,43 @@ def load(adata: Any, key_added: str = "stitchflow", *, energy: Energy | None = N
     Where the cells are still those of the fit, `fit.data` holds them again.
     """
     params, entry = params_of(adata, key_added), adata.uns[key_added]
-    header = json.loads(str(entry["header"]))
-    check_format(header.get("format"), f"uns[{key_added!r}]")
-    arrays = {n.replace("|", "/"): np.asarray(array) for n, array in entry["arrays"].items()}
-    fit = from_plain(header, arrays, energy)
+    try:
+        header, arrays = _opened(entry)
+        fit = from_plain(header, arrays, energy)
+    except ValueError as error:
+        raise ValueError(f"uns[{key_added!r}]: {error}") from None
     try:
         data = cells_of(adata, params, trained(adata, key_added))
     except (KeyError, ValueError):  # columns are gone, or were changed since
         return fit
-    if data.fingerprint == header["data"]["fingerprint"]:
+    if data.fingerprint == header["data"].get("fingerprint"):
         fit.data = data
     return fit
+
+
+def _opened(entry: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of a stored fit, checked for their format and hash."""
+    text = str(entry["header"])
+    try:
+        header = json.loads(text)
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"its header is not JSON ({error})") from None
+    if not isinstance(header, dict) or not isinstance(entry["arrays"], dict):
+        raise ValueError("its header and its arrays must each be a dictionary")
+    arrays = {n.replace("|", "/"): np.asarray(array) for n, array in entry["arrays"].items()}
+    check_format(header.get("format"), "it")
+    if "sha256" in entry and str(entry["sha256"]) != _seal(text, arrays):  # older ones have none
+        raise ValueError("it does not match its own hash: the fit is damaged")
+    return header, arrays
+
+
+def _seal(header: str, arrays: dict[str, np.ndarray]) -> str:
+    """The hash of a stored fit, whatever type of number a file's writer made of its arrays."""
+    digest = sha256(header.encode())
+    for name, array in sorted(arrays.items()):
+        values = array.astype(np.float64) if array.dtype.kind in "biuf" else array
+        digest.update(f"{name} {array.shape}".encode() + values.tobytes())
+    return digest.hexdigest()
 
 
 def trained(adata: Any, key_added: str) -> np.ndarray:
