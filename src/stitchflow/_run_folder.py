@@ -22,7 +22,8 @@ from stitchflow._io import HEADER, packed
 from stitchflow._status import in_own_words
 from stitchflow._tables import DataFile
 
-PLAN, SPLIT, CHECKPOINT, REPORT = "plan.json", "split.npz", "checkpoint.npz", "report.html"
+PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
+REPORT = "report.html"
 LATER = ("checkpoint-energy.npz", "checkpoint-curve.npz")
 MINE = (PLAN, SPLIT, CHECKPOINT, *LATER, HEADER, REPORT)
 
