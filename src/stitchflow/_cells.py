@@ -35,7 +35,7 @@ def representation(adata: Any, name: str, argument: str = "use_rep") -> np.ndarr
 def dense(matrix: Any, name: str) -> np.ndarray:
     """An array of a dense or sparse matrix, in memory or still on disk."""
     matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix
-    return as_dense(matrix, name) if hasattr(matrix, "toarray") else np.asarray(matrix)
+    return as_dense(matrix, name) if hasattr(matrix, "nnz") else np.asarray(matrix)
 
 
 def times(adata: Any, time_key: str) -> np.ndarray:

@@ -48,7 +48,7 @@ LARGEST = 1e30
 
 def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
     """A float array of whatever means real numbers, or a `ValueError` that names the argument."""
-    if hasattr(values, "toarray"):  # a sparse matrix
+    if hasattr(values, "nnz"):  # a sparse matrix
         values = as_dense(values, name)
     check_unmasked(values, name)
     try:
