@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import stitchflow as sf
-from stitchflow import _runs, _tables
+from stitchflow import _declared, _runs, _tables
 from test_cli import refused, succeed
 
 N = 24
@@ -184,7 +184,7 @@ def test_an_h5ad_that_hdf5_does_not_come_back_from_is_refused(tmp_path, monkeypa
     """Some damaged files send HDF5 into an endless loop; the look at a file is given up in time."""
     pytest.importorskip("h5py")
     arguments = write(tmp_path, "h5ad", GOOD)
-    monkeypatch.setattr(_tables, "PATIENCE", 0.001)
+    monkeypatch.setattr(_declared, "PATIENCE", 0.001)
     message = refused("fit", *arguments, "--out", tmp_path / "run")
     assert "not a readable .h5ad file (HDF5 finds no end in it within 0 s)" in message
 
@@ -201,7 +201,7 @@ def test_an_h5ad_that_hdf5_crashes_on_is_refused(tmp_path, monkeypatch, probe, w
     pytest.importorskip("h5py")
     arguments = write(tmp_path, "h5ad", GOOD)
     (tmp_path / "probe.py").write_text(probe)
-    monkeypatch.setattr(_tables, "PROBE", tmp_path / "probe.py")
+    monkeypatch.setattr(_declared, "PROBE", tmp_path / "probe.py")
     message = refused("fit", *arguments, "--out", tmp_path / "run")
     assert "data.h5ad: not a readable .h5ad file" in message
     assert words in message

@@ -10,6 +10,7 @@ LAYERS = [
     {
         "_archive",
         "_checkpoint",
+        "_declared",
         "_cluster",
         "_coupling",
         "_kde",

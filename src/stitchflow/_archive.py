@@ -12,17 +12,14 @@ from typing import IO
 
 import numpy as np
 
+from stitchflow._types import most_unpacked
+
 LARGE = 2**28  # bytes; larger arrays that are not compressed stay on disk
 PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what NumPy writes
 HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-
-
-def most_unpacked(packed: int) -> int:
-    """A file may unpack to a quarter of a gigabyte, and beyond that to 100 times its own size."""
-    return 2**28 + 100 * packed
 
 
 def check_unpacked(unpacked: int, packed: int) -> None:

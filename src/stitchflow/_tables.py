@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._archive import Archive, check_unpacked, most_unpacked
+from stitchflow._archive import Archive
 from stitchflow._cells import representation, times
+from stitchflow._declared import check_h5, check_parquet, parquet_columns
 from stitchflow._snapshots import Snapshots
 from stitchflow._types import as_numbers, rows_named
-
-PROBE = Path(__file__).with_name("_h5_probe.py")
-# For a first look at an HDF5 file: seconds, most of them for a cold start, and bytes a second.
-PATIENCE, RATE = 30.0, 2e7
 
 
 @dataclass(frozen=True)
@@ -135,9 +130,9 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
                 raw = pandas.read_csv(path, header=None, nrows=1, dtype=str)
                 names, there = pandas.Index(raw.iloc[0].dropna()), frame.columns
             else:
-                there = names = pandas.Index(_parquet_columns(path))
+                there = names = pandas.Index(parquet_columns(path))
                 wanted = there[there.isin(named)] if columns.features else there
-                _check_parquet(path, set(wanted))
+                check_parquet(path, set(wanted))
                 frame = pandas.read_parquet(path, columns=list(wanted))
                 frame.columns = frame.columns.map(str)  # names may have been numbers
     except ImportError:
@@ -178,7 +173,7 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
     except ImportError:
         raise ValueError(f"{path}: reading it needs anndata; install stitchflow[anndata]") from None
     with _quietly(path, "a readable .h5ad file"):
-        _check_h5(path, whole=columns.rep == "X")
+        check_h5(path, whole=columns.rep == "X")
         # Backed: the genes stay on disk, a fit needs one representation.
         adata = anndata.read_h5ad(path, backed="r")
     if columns.features:
@@ -223,54 +218,6 @@ def _quietly(path: Path, kind: str) -> Iterator[None]:
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: not {kind} ({first})") from None
-
-
-def _parquet_columns(path: Path) -> list[str]:
-    """The names of a file's columns but for the index that pandas keeps beside them."""
-    from pyarrow.parquet import read_schema
-
-    schema = read_schema(path)
-    index = (schema.pandas_metadata or {}).get("index_columns", ())
-    return [name for name in schema.names if name not in index]
-
-
-def _check_parquet(path: Path, wanted: set[str]) -> None:
-    """No more numbers than a file of its size could hold, each in a row of its own."""
-    from pyarrow.parquet import read_metadata, read_schema
-    from pyarrow.types import is_nested
-
-    for field in read_schema(path):
-        if field.name in wanted and is_nested(field.type):
-            raise ValueError(f"column {field.name!r} holds {field.type} instead of single values")
-    found = read_metadata(path)
-    total = 0
-    for group in map(found.row_group, range(found.num_row_groups)):
-        for column in map(group.column, range(group.num_columns)):
-            if column.path_in_schema in wanted:
-                count = max(column.num_values, group.num_rows)
-                total += max(8 * count, column.total_uncompressed_size)
-    check_unpacked(total, path.stat().st_size)
-
-
-def _check_h5(path: Path, whole: bool) -> None:
-    """Nothing that lies outside the file, no more numbers than it could hold, no endless loop.
-
-    The matrix X stays on disk unless the `whole` file is wanted.
-    """
-    size = path.stat().st_size
-    arguments = [str(path.resolve()), "whole" if whole else "parts", str(most_unpacked(size))]
-    # -P: the modules beside the probe are none that it may import.
-    probe = [sys.executable, "-P", str(PROBE), *arguments]
-    seconds = PATIENCE + size / RATE
-    try:
-        found = subprocess.run(probe, capture_output=True, text=True, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"HDF5 finds no end in it within {seconds:.0f} s") from None
-    if found.returncode < 0:
-        raise ValueError("HDF5 crashes on it")
-    if found.returncode:
-        raise ValueError(found.stderr.strip().splitlines()[-1])
-    check_unpacked(int(found.stdout), size)
 
 
 def _check_left_to_us(frame: Any, features: list[Any], path: Path) -> None:

@@ -67,10 +67,15 @@ def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
     return array
 
 
+def most_unpacked(packed: int) -> int:
+    """What takes so many bytes may unpack to a quarter of a gigabyte and 100 times its own size."""
+    return 2**28 + 100 * packed
+
+
 def as_dense(matrix: Any, name: str) -> np.ndarray:
     """The array of a sparse matrix, unless it is far larger than what the matrix holds."""
-    size, held = 8 * math.prod(matrix.shape), 8 * matrix.nnz
-    if size > 2**28 + 100 * held:  # as for files
+    size = 8 * math.prod(matrix.shape)
+    if size > most_unpacked(8 * matrix.nnz):
         raise ValueError(
             f"{name} is a sparse matrix of shape {matrix.shape} that would take {size:,} bytes as "
             "a dense one: reduce its dimensions first"
