@@ -3,7 +3,7 @@
 `make bench` runs each case alone on all cores, so that seconds are those of a user's machine, and
 adds lines to `results/quality.jsonl`. Compilation is part of the seconds; nothing is cached. What
 tracing and compiling took in all, of the first curve, of every stage and of what lies between, is
-given beside it, with the longest of the programs.
+given beside it, with the longest of the programs; a trace within a trace counts twice.
 """
 
 from __future__ import annotations
