@@ -73,7 +73,7 @@ def through_snapshots(rng: Rng) -> str:
     made = columns(rng)
     try:
         x = np.stack([made["a"], made["b"]], axis=1) if rng.random() < 0.8 else made["a"]
-    except ValueError:
+    except (TypeError, ValueError):
         return "not an array"
     try:
         rest = {"weights": made.get("w"), "ids": made.get("id"), "groups": made.get("group")}
@@ -171,7 +171,7 @@ def forged(rng: Rng, contents: dict[str, bytes]) -> dict[str, bytes]:
         array = arrays[name]
         ways = [
             lambda: array * np.nan,
-            lambda: array[..., :1],
+            lambda: np.atleast_1d(array)[..., :1],
             lambda: np.zeros((3, 3, 3)),
             lambda: array.astype(str),
             lambda: array.astype(int),

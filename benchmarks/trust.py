@@ -37,7 +37,7 @@ LINES = ROOT / "results" / "trust.jsonl"
 # Long enough for all three stages, small enough for seconds.
 TINY = {"steps": 500, "particles": 10, "nodes": 6, "hidden": (4,), "batch": 32}
 TIMES = np.array([0.0, 0.4, 1.0])
-SECONDS = 20  # after which one input counts as a hang
+SECONDS = 45  # after which one input counts as a hang; a look into a damaged HDF5 may take 30
 
 
 def falling(rng: np.random.Generator, n: int = 20) -> tuple[np.ndarray, np.ndarray]:

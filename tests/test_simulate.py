@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stitchflow import Energy, Entropy, Interaction, Potential
-from stitchflow._simulate import simulate
+from stitchflow._simulate import _steepness, simulate
 
 RATE, BETA = 1.5, 0.3
 QUADRATIC = Potential(lambda x: 0.5 * RATE * (x**2).sum())
@@ -78,6 +78,17 @@ def test_padding_does_not_change_the_cloud(x64):
     v = energy.velocity(x0, None, x0)
     end = simulate(energy, x0, np.array([0.0, 1e-4]), jax.random.key(0))[-1]
     np.testing.assert_allclose((end - x0) / 1e-4, v, atol=1e-3)
+
+
+def test_copies_do_not_make_a_pair_term_steep(x64):
+    """A pull of constant strength turns round at distance zero, where only copies lie."""
+    energy = Energy.known(Interaction(lambda r: r), 2)
+    x0 = jnp.asarray(np.random.default_rng(0).normal(size=(70, 2)))
+    nobody = jnp.where(jnp.arange(140) < 70, 0.0, -jnp.inf)
+    alone = _steepness(energy, x0, jnp.zeros(70), jnp.zeros(()))
+    padded = _steepness(energy, jnp.tile(x0, (2, 1)), nobody, jnp.zeros(()))
+    assert 0.1 < alone < 10.0
+    assert padded == pytest.approx(alone, rel=0.5)
 
 
 def test_stiff_drifts_get_small_steps():
