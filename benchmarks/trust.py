@@ -193,7 +193,8 @@ def inputs(count: int, seed: int, until: float, folder: Path) -> dict:
 
 def same(a: sf.Fit, b: sf.Fit) -> bool:
     (head, arrays), (other, others) = plain(a), plain(b)
-    return head == other and all(np.array_equal(arrays[n], others[n], True) for n in others)
+    same_names = head == other and arrays.keys() == others.keys()
+    return same_names and all(np.array_equal(arrays[n], others[n], True) for n in others)
 
 
 def corruptions(count: int, seed: int, until: float, folder: Path) -> dict:

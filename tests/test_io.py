@@ -152,6 +152,17 @@ def test_arrays_that_do_not_fit_are_named(saved, change, words):
         sf.load(run)
 
 
+@pytest.mark.parametrize("change", [np.atleast_2d, lambda a: a.astype(str), lambda a: a + 1j])
+def test_a_history_that_is_no_column_of_numbers_is_named(saved, change):
+    _, run = saved
+    arrays = Archive(run / "arrays.npz").all()
+    content = _io.packed(arrays | {"history/loss": change(arrays["history/loss"])})
+    (run / "arrays.npz").write_bytes(content)
+    rewrite(run, arrays_sha256=sha256(content).hexdigest())
+    with pytest.raises(ValueError, match="the stored history of loss"):
+        sf.load(run)
+
+
 def test_a_save_killed_between_its_two_renames_is_whole(saved):
     fit, run = saved
     old = (run / "header.json").read_bytes()

@@ -104,6 +104,9 @@ def from_plain(
     """The fit that `plain` described, or a `ValueError` about what is wrong with it."""
     history = {n.split("/", 1)[1]: a for n, a in arrays.items() if n.startswith("history/")}
     model = {n: a for n, a in arrays.items() if not n.startswith("history/")}
+    for name, array in history.items():
+        if array.dtype.kind not in "iuf" or array.ndim != 1:
+            raise ValueError(f"the stored history of {name} is not a column of numbers")
     try:
         kind = type(METHODS[header["method"]]())
         _check_sizes(header, kind, sum(array.size for array in model.values()))

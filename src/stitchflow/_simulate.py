@@ -19,7 +19,8 @@ from stitchflow._types import Scalar
 
 # The least number of SDE steps between two requested times: up to 20, fewer in short gaps.
 STEPS_PER_GAP, STEPS_PER_UNIT = 20, 100
-MOST_STEPS = 4000
+# The most: of hundreds of short gaps each is given less.
+MOST_STEPS, MOST_STEPS_PER_UNIT = 4000, 20_000
 MOST_PAIR_STEPS = 300  # a kernel that turns round at zero distance is never resolved, and dear
 SHORTEST = 1.0 / 4000.0  # of the whole time, for the adaptive solver
 STABLE = 0.3  # step times the largest slope of the drift
@@ -62,7 +63,8 @@ def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array,
     gap = float(t1 - t0)
     slope = max(float(_steepness(energy, x, log_weights, t)) for t in (t0, t1))
     least = int(np.clip(np.ceil(STEPS_PER_UNIT * gap), 2, STEPS_PER_GAP))
-    most = MOST_PAIR_STEPS if energy.only(VectorKernel) else MOST_STEPS
+    most = int(np.clip(MOST_STEPS_PER_UNIT * gap, MOST_PAIR_STEPS, MOST_STEPS))
+    most = MOST_PAIR_STEPS if energy.only(VectorKernel) else most
     while True:
         # A cloud that is lost already, somebody at infinity, goes on as well as it can.
         lost = not np.isfinite(slope)
