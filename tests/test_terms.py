@@ -8,7 +8,6 @@ import pytest
 import parity
 from stitchflow import KDE, Energy, Entropy, Interaction, InternalEnergy, Potential, VectorKernel
 from stitchflow._energy import at_one
-from stitchflow._networks import Chebyshev
 from stitchflow._pair_terms import distances
 from stitchflow._terms import Cloud
 from stitchflow._units import Units
@@ -137,18 +136,6 @@ def test_the_radial_table_follows_its_network(cloud):
     exact = jax.vmap(jax.grad(term._of_distance))(r)
     table = term._table(jax.grad(term._of_distance))(r)
     assert float(jnp.abs(table - exact).max()) < 1e-3 * float(jnp.abs(exact).max())
-
-
-def test_chebyshev_series_and_its_derivatives(x64):
-    nodes = jnp.asarray(Chebyshev.nodes(30, 4.0))
-    r = jnp.linspace(0.0, 3.9, 50)
-    at = lambda a, s: Chebyshev.through(jnp.sin(a * nodes), 4.0)(s)
-    np.testing.assert_allclose(at(1.3, r), jnp.sin(1.3 * r), atol=1e-12)
-    slope = jax.grad(lambda s: at(1.3, s).sum())(r)
-    np.testing.assert_allclose(slope, 1.3 * jnp.cos(1.3 * r), atol=1e-10)
-    by_parameter = jax.grad(lambda a: at(a, r).sum())(1.3)
-    np.testing.assert_allclose(by_parameter, (r * jnp.cos(1.3 * r)).sum(), rtol=1e-10)
-    assert float(at(1.3, jnp.asarray(9.0))) == pytest.approx(float(at(1.3, jnp.asarray(4.0))))
 
 
 def test_distances_of_a_point_to_itself_have_a_finite_gradient(x64):
