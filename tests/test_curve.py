@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from stitchflow import Curve, Snapshots, Stitching, _coupling
-from stitchflow._curve import inverse_softplus, node_times, through_snapshots
+from stitchflow._curve import hermite, inverse_softplus, node_times, through_snapshots
 from stitchflow._start import start
 
 
@@ -24,6 +24,16 @@ def test_positions_and_velocities_between_nodes():
     np.testing.assert_allclose(curve.velocity(jnp.asarray(1.0)), [[1.0], [0.0]])
     np.testing.assert_allclose(curve.centres(jnp.asarray(3.0)), [[3.0], [2.0]])
     assert float(curve.bandwidth) == pytest.approx(0.5)
+
+
+def test_a_cubic_is_its_own_hermite_polynomial():
+    cubic = np.polynomial.Polynomial([0.3, -1.0, 2.0, 0.7])
+    left, step, slope = 0.4, 1.5, cubic.deriv()
+    ends = cubic(left), cubic(left + step), slope(left), slope(left + step)
+    for share in (0.0, 0.3, 0.8, 1.0):
+        place, velocity = hermite(share, step, *ends)
+        assert place == pytest.approx(cubic(left + share * step))
+        assert velocity == pytest.approx(slope(left + share * step))
 
 
 @pytest.mark.parametrize("part", ["particles", "weights", "bandwidth"])

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -11,6 +12,7 @@ from matplotlib.axes import Axes
 
 import stitchflow as sf
 from stitchflow import pl
+from stitchflow.report._charts import history_charts
 
 DIMS = [1, 2, 5]
 TIMES = [0.0, 0.4, 1.0]
@@ -148,6 +150,14 @@ def test_history_shows_divergence_and_residual(fitted):
         np.testing.assert_array_equal(line.get_xdata(), fit.history["step"])
         np.testing.assert_array_equal(line.get_ydata(), fit.history[name])
         assert axes.get_ylabel() == name
+
+
+def test_history_of_other_methods_is_their_loss(fitted):
+    fit, _ = fitted
+    other = replace(fit, history={"step": np.arange(3), "loss": np.array([3.0, 2.0, 1.0])})
+    ax = pl.history(other)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [3.0, 2.0, 1.0])
+    assert [part.title for part in history_charts(other)] == ["The loss of the method"]
 
 
 def test_plots_draw_the_same_thing_twice(fitted):

@@ -162,7 +162,29 @@ def test_a_stream_needs_one_velocity_a_point():
         pl.stream(np.zeros((5, 2)))
     with pytest.raises(ValueError, match=r"one row per point \(5\), got 4"):
         pl.stream(np.zeros((5, 2)), np.zeros((4, 2)))
+    with pytest.raises(ValueError, match=r"colour must be one entry per point \(5\)"):
+        pl.stream(np.zeros((5, 2)), np.zeros((5, 2)), colour="day")
     assert plt.get_fignums() == []
+
+
+def test_a_stream_is_coloured_by_a_column_and_tells_many_groups_apart():
+    anndata = pytest.importorskip("anndata")
+    rng = np.random.default_rng(0)
+    cells = anndata.AnnData(np.zeros((120, 1), np.float32))
+    cells.obsm["X_pca"] = rng.normal(size=(120, 2))
+    cells.obsm["sf_velocity"] = np.ones((120, 2))
+    cells.obs["day"] = np.arange(120) % 3
+    cells.obs["type"] = [f"type {i % 12:02}" for i in range(120)]
+    days = pl.stream(cells, basis="pca", key="sf", colour="day").collections[0]
+    np.testing.assert_array_equal(days.get_array(), cells.obs["day"])
+    groups = pl.stream(cells, basis="pca", key="sf", colour="type").collections[:12]
+    looks = {(str(g.get_facecolor()), str(g.get_paths()[0].vertices)) for g in groups}
+    assert len(looks) == 12
+    with pytest.raises(KeyError, match="tipe"):
+        pl.stream(cells, basis="pca", key="sf", colour="tipe")
+    cells.obsm["X_line"] = cells.obsm["X_pca"][:, :1]
+    with pytest.raises(ValueError, match="a stream needs two"):
+        pl.stream(cells, basis="line", key="sf")
 
 
 def test_the_band_holds_nine_pairs_of_ten():

@@ -11,8 +11,8 @@ from traceback import format_exc
 from typing import Any, TypeVar
 
 import jax
-from tqdm.auto import tqdm
 
+from stitchflow._progress import tqdm
 from stitchflow._types import check_count
 
 Job = TypeVar("Job")

@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
-from tqdm.auto import tqdm
 
 from stitchflow._method import Fit
+from stitchflow._progress import tqdm
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import NotAvailable
 from stitchflow._types import KeyLike, as_key, as_rng

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array
-from tqdm.auto import tqdm
 
 from stitchflow._checkpoint import Checkpoint
+from stitchflow._progress import tqdm
 from stitchflow._status import Status
 from stitchflow._types import LARGEST, check_count, check_number
 from stitchflow.tracking import tell

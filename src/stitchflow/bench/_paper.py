@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from stitchflow._cluster import ClusterLike, run_all
+from stitchflow._progress import tqdm
 from stitchflow._runs import append_json
 from stitchflow.bench._pictures import Arrays, picture_of, picture_path, write_picture
 from stitchflow.bench._runs import Run, is_done, read_lines

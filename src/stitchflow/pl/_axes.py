@@ -11,6 +11,7 @@ CMAP = "viridis"
 
 # Okabe and Ito's colours for categories, without the yellow that vanishes on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+MARKERS = "osD^vP*X"
 
 
 def axes(ax: Any) -> Any:

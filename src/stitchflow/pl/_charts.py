@@ -10,16 +10,23 @@ from stitchflow._crossval import CrossValidation
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
 from stitchflow.metrics import pair_band
-from stitchflow.pl._axes import PALETTE, axes
-
-MARKERS = "osD^vP*X"
+from stitchflow.pl._axes import MARKERS, PALETTE, axes
 
 
 def history(fit: Fit, *, ax: Any = None) -> Any:
-    """The parts of the objective over the fit: divergence on the left, residual on the right."""
-    if not {"divergence", "residual"} <= set(fit.history):
+    """The parts of the objective over the fit: divergence on the left, residual on the right.
+
+    Of other methods the one loss they have.
+    """
+    if "step" not in fit.history:
         raise ValueError(f"{fit.method.name} has no history to draw")
     ax = axes(ax)
+    ax.set_title("loss history")
+    if "residual" not in fit.history:
+        ax.plot(fit.history["step"], fit.history["loss"], color=PALETTE[0])
+        ax.set_xlabel("step")
+        ax.set_ylabel("loss")
+        return ax
     twin = ax.twinx()
     ax.plot(fit.history["step"], fit.history["divergence"], color=PALETTE[0])
     twin.plot(fit.history["step"], fit.history["residual"], color=PALETTE[1], ls="--")
@@ -27,7 +34,6 @@ def history(fit: Fit, *, ax: Any = None) -> Any:
     ax.set_ylabel("divergence", color=PALETTE[0])
     twin.set_ylabel("residual", color=PALETTE[1])
     twin.set_yscale("log")
-    ax.set_title("loss history")
     return ax
 
 

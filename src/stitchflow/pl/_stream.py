@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.spatial import KDTree
 
-from stitchflow._cells import representation
+from stitchflow._cells import column, representation
 from stitchflow._types import as_cloud, check_count
-from stitchflow.pl._axes import PALETTE, axes
+from stitchflow.pl._axes import MARKERS, PALETTE, axes
 
 NEIGHBOURS = 30
 RIDGE = 1e-3  # of the neighbours' mean variance: directions they hardly show are not magnified
@@ -32,12 +32,13 @@ def stream(
     Of arrays: points (n, 2) and their velocities (n, 2). Of an AnnData: the embedding
     `obsm[basis]` and `obsm[f"{key}_velocity"]`, which belongs to the representation `use_rep` (by
     default the one of the fit) and is carried over by `project`. `colour` is one number or
-    category per point.
+    category per point, or the name of a column of `obs`.
 
-    >>> pl.stream(adata, basis="umap", colour=adata.obs["day"])      # doctest: +SKIP
+    >>> pl.stream(adata, basis="umap", colour="day")      # doctest: +SKIP
     """
     if hasattr(embedding, "obsm"):
         points, moves = _of_cells(embedding, basis, key, use_rep)
+        colour = column(embedding, colour) if isinstance(colour, str) else colour
     else:
         points = as_cloud(embedding, "embedding", 2).astype(np.float64)
         if velocity is None:
@@ -46,8 +47,11 @@ def stream(
     if len(points) != len(moves):
         raise ValueError(f"velocity must have one row per point ({len(points)}), got {len(moves)}")
     check_count(grid, "grid", 4)
+    shades = None if colour is None else np.asarray(colour)
+    if shades is not None and shades.shape != (len(points),):
+        raise ValueError(f"colour must be one entry per point ({len(points)}), got {shades.shape}")
     ax = axes(ax)
-    _scatter(ax, points, colour)
+    _scatter(ax, points, shades, getattr(colour, "name", None) or "")
     across, up, field = _on_grid(points, moves, grid)
     ax.streamplot(across, up, field[..., 0], field[..., 1], color="0.15", linewidth=0.8, density=1)
     if arrows:
@@ -98,6 +102,8 @@ def _of_cells(
     if basis is None:
         raise ValueError(f"basis is needed: one of {', '.join(adata.obsm)}")
     y = representation(adata, basis, "basis").astype(np.float64)[:, :2]
+    if y.shape[1] < 2:
+        raise ValueError(f"basis={basis!r} has one dimension, a stream needs two")
     velocity = representation(adata, f"{key}_velocity", "key").astype(np.float64)
     if use_rep is None:
         stored = adata.uns.get(key, {})
@@ -111,19 +117,21 @@ def _of_cells(
     return y, project(x, velocity, y)
 
 
-def _scatter(ax: Any, points: np.ndarray, colour: Any) -> None:
+def _scatter(ax: Any, points: np.ndarray, values: np.ndarray | None, name: str) -> None:
     size = float(np.clip(4000.0 / len(points), 2.0, 12.0))
     look = {"s": size, "linewidths": 0, "alpha": 0.6}
-    values = None if colour is None else np.asarray(colour)
     if values is None:
         ax.scatter(points[:, 0], points[:, 1], color="0.7", **look)
     elif values.dtype.kind in "fiu":
         shown = ax.scatter(points[:, 0], points[:, 1], c=values, cmap="viridis", **look)
-        ax.figure.colorbar(shown, ax=ax, label=getattr(colour, "name", None) or "")
+        ax.figure.colorbar(shown, ax=ax, label=name)
     else:
-        for i, name in enumerate(np.unique(values.astype(str))):
-            of = values.astype(str) == name
-            ax.scatter(*points[of].T, color=PALETTE[i % len(PALETTE)], label=name, **look)
+        words = values.astype(str)
+        for i, word in enumerate(np.unique(words)):
+            # Beyond the colours that can be told apart, other markers.
+            marker = MARKERS[i // len(PALETTE) % len(MARKERS)]
+            colour, of = PALETTE[i % len(PALETTE)], words == word
+            ax.scatter(*points[of].T, color=colour, marker=marker, label=word, **look)
         ax.legend(fontsize="x-small", markerscale=2.0)
 
 

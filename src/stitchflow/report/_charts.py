@@ -91,7 +91,8 @@ class _Scale:
 def history_charts(fit: Fit) -> list[Chart]:
     """The parts of the objective over the fit."""
     charts = []
-    for name, title in PARTS.items():
+    parts = PARTS if "residual" in fit.history else {"loss": "The loss of the method"}
+    for name, title in parts.items():
         steps = fit.history.get("step/2" if name.endswith("/2") else "step")
         values = fit.history.get(name)
         if values is not None and steps is not None and np.isfinite(values).sum() > 1:

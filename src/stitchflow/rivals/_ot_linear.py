@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.spatial import KDTree
-from tqdm.auto import tqdm
 
 from stitchflow._coupling import draw, plan
 from stitchflow._energy import Energy
 from stitchflow._flow import Flow
 from stitchflow._method import Fit, Method, Packed
+from stitchflow._progress import tqdm
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import Status
 from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_count
