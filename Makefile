@@ -42,7 +42,7 @@ test-coverage: .venv/test.done
 test-full: test .venv-full/done pythons
 	.venv-full/bin/python -m pytest -m full -n 2 --dist loadfile
 
-# A fresh environment for every Python there is, and one with the jax before the newest.
+# A fresh environment for every Python there is, and one with the versions before the newest.
 pythons: .venv/test.done
 	$(BIN)/python tests/pythons.py
 

@@ -1,4 +1,4 @@
-"""The built wheel on every Python the machine has, and on the jax before the newest.
+"""The built wheel on every Python the machine has, and on what came before the newest packages.
 
 `make pythons` runs this; each environment is new, and stays in `build/pythons` to be looked at.
 """
@@ -15,6 +15,8 @@ WORK = ROOT / "build" / "pythons"
 OLDEST = (3, 11)
 # Data, loop, a fit, its file, AnnData and what is drawn in notebooks, within a minute or so.
 QUICK = ("snapshots", "metrics", "optimise", "tracking", "tl", "tl_fates", "reprs")
+# The versions before; CellRank's wants the SciPy, and AnnData's the zarr, of its own time.
+BEFORE = ("anndata<0.12", "scanpy<1.11", "cellrank<2.0.7", "scipy<1.14", "zarr<3")
 
 
 def run(*command: object) -> str:
@@ -40,10 +42,10 @@ def interpreters() -> dict[tuple[int, ...], Path]:
     return dict(sorted(found.items()))
 
 
-def passes(python: Path, name: str, started: float) -> None:
+def passes(python: Path, name: str, started: float, *more: str) -> None:
     """Run the quick tests and say how long everything since `started` took."""
     files = [ROOT / "tests" / f"test_{part}.py" for part in QUICK]
-    said = run(python, "-m", "pytest", "-p", "no:cacheprovider", *files).splitlines()[-1]
+    said = run(python, "-m", "pytest", "-p", "no:cacheprovider", *files, *more).splitlines()[-1]
     versions = run(python, "-c", "import jax, numpy; print(jax.__version__, numpy.__version__)")
     jax, numpy = versions.split()
     seconds = time.monotonic() - started
@@ -54,7 +56,7 @@ def installed(place: Path, wheel: Path, folder: Path, *more: str) -> Path:
     """The Python of a new environment with the wheel and what its tests need."""
     run(place, "-m", "venv", folder)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "-q", f"{wheel}[test]", *more)
+    run(python, "-m", "pip", "install", "-q", f"{wheel}[test{',anndata' if more else ''}]", *more)
     return python
 
 
@@ -71,10 +73,12 @@ def main() -> None:
 
     found = interpreters()
     with ThreadPoolExecutor(2) as pool:
-        *_, last = pool.map(newest, found, found.values())
-    started, jax = time.monotonic(), run(last, "-c", "import jax; print(jax.__version__)")
-    before = installed(last, wheel, WORK / "before", f"jax<{'.'.join(jax.split('.')[:2])}")
-    passes(before, "the jax before", started)
+        oldest, *_ = pool.map(newest, found, found.values())
+    started, jax = time.monotonic(), run(oldest, "-c", "import jax; print(jax.__version__)")
+    older = f"jax<{'.'.join(jax.split('.')[:2])}"
+    before = installed(oldest, wheel, WORK / "before", older, *BEFORE)
+    cellrank = ROOT / "tests" / "test_tl_cellrank.py"
+    passes(before, "versions before", started, str(cellrank), "-m", "full or not full")
 
 
 if __name__ == "__main__":
