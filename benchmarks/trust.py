@@ -1,8 +1,8 @@
 """Faults on purpose: killed fits, generated inputs, corrupted models, many fits in one process.
 
 `make trust` runs all four within a budget and adds a line each to `results/trust.jsonl`; a line
-says how many were tried, and names what failed. `--only` and `--seed` choose; other seeds try
-other cases.
+says how many were tried, and names what failed; the latest of each are a table of
+`docs/reliability.md`. `--only` and `--seed` choose; other seeds try other cases.
 """
 
 import argparse
@@ -26,13 +26,15 @@ import jax
 import numpy as np
 
 import stitchflow as sf
+from pages import ROOT, fill
 from stitchflow import _runs, cli
 from stitchflow._io import load, plain, read_header
 from stitchflow._run_folder import PLAN
 from stitchflow._runs import append_json, build_method, fit_file, keep_compilations
 from stitchflow._tables import Columns, read_table
+from stitchflow.bench._runs import read_lines
+from stitchflow.bench._tables import markdown
 
-ROOT = Path(__file__).parents[1]
 LINES = ROOT / "results" / "trust.jsonl"
 # Long enough for all three stages, small enough for seconds.
 TINY = {"steps": 500, "particles": 10, "nodes": 6, "hidden": (4,), "batch": 32}
@@ -274,6 +276,24 @@ def soak(count: int, seed: int, until: float, folder: Path) -> dict:
     }
 
 
+def table(rows: list[dict]) -> str:
+    """The latest line of each study, in words."""
+    last = {row["study"]: row for row in rows}
+    words = {
+        "kills": ("SIGKILLs of a fit, each resumed", "{runs_finished} runs ended, same numbers"),
+        "inputs": ("generated tables and files", "slowest {seconds_slowest:.0f} s"),
+        "corruptions": ("damaged or forged models", "memory +{peak_growth_mib} MiB"),
+        "soak": ("fits in one process", "memory {growth_percent:+} %"),
+    }
+    cells = []
+    for name in [name for name in words if name in last]:
+        row, (what, found) = last[name], words[name]
+        count = row[{"soak": "fits"}.get(name, name)]
+        wrong = row["bad"] if name == "soak" else row.get("wrong_count", len(row["wrong"]))
+        cells.append([what, f"{count:,}", str(wrong), found.format(**row), f"{row['seconds']:.0f}"])
+    return markdown(["", "cases", "wrong", "found", "s"], cells)
+
+
 STUDIES = {
     "kills": (kills, 200),
     "inputs": (inputs, 10_000),
@@ -300,6 +320,7 @@ def main() -> None:
         line = {"study": name, "seed": chosen.seed, **found, "seconds": seconds}
         append_json(LINES, [{**line, "version": sf.__version__}])
         print(json.dumps(line))
+    fill(ROOT / "docs" / "reliability.md", "table: benchmarks/trust.py", table(read_lines(LINES)))
     sys.exit(0)
 
 
