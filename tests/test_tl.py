@@ -108,6 +108,28 @@ def test_a_fit_that_was_damaged_in_its_file_is_named(adata, tmp_path):
     assert sf.tl.load(adata, "k").data is not None
 
 
+def test_functions_of_your_own_are_handed_to_every_call():
+    cells = moving_blobs(10)
+    energy = sf.Potential(lambda x: (x**2).sum()) + sf.Entropy()
+    method = sf.Stitching(energy, 10, 12, **QUICK)
+    sf.tl.fit(cells, "day", method=method, test_fraction=0.2, progress=False)
+    calls = {
+        sf.tl.simulate: {},
+        sf.tl.interpolate: {"times": [1.0]},
+        sf.tl.fate: {"groups": "blob", "draws": 1},
+        sf.tl.ancestors: {"cells": [15]},
+        sf.tl.genes: {"times": [1.0]},
+        sf.tl.perturb: {"shift": {"PC1": 1.0}, "groups": "blob", "draws": 1},
+        sf.tl.score: {"metrics": ("w1",), "protocols": ("marginal",)},
+    }
+    for call, settings in calls.items():
+        with pytest.raises(ValueError, match="pass the same one again by energy="):
+            call(cells, **settings)
+        assert len(call(cells, **settings, energy=energy)) > 0
+    with pytest.raises(ValueError, match="draws must be at least 1"):  # it got past the model
+        sf.tl.to_cellrank(cells, draws=0, energy=energy)
+
+
 def test_a_copy_is_written_and_the_original_left(adata):
     before = adata.copy()
     copied = sf.tl.fit(adata, "day", method=sf.OTLinear(), copy=True)

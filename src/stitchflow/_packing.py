@@ -142,8 +142,8 @@ def ready_energy(energy: Energy, entries: list[dict[str, Any]], units: Units) ->
 def _term_from(entry: dict[str, Any]) -> Term:
     if entry["function"] or entry["class"] not in TERMS:
         raise ValueError(
-            f"this run's energy holds a function of your own ({entry['class']}), which is never "
-            "stored: pass the same energy, load(path, energy=...)"
+            f"the fit's energy holds a function of your own ({entry['class']}), which is never "
+            "stored: pass the same one again by energy=..."
         )
     extra = {k: v for k, v in entry.items() if k not in ("class", "function", "reach")}
     return TERMS[entry["class"]](**{k: tuple(v) if k == "hidden" else v for k, v in extra.items()})

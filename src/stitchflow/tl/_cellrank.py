@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
+from stitchflow._energy import Energy
 from stitchflow._extras import require
 from stitchflow._types import KeyLike, as_key, check_count
 from stitchflow.tl._dynamics import Cells
@@ -124,6 +125,7 @@ def to_cellrank(
     draws: int = 10,
     neighbours: int = 10,
     key_added: str = "stitchflow",
+    energy: Energy | None = None,
     key: KeyLike = 0,
 ) -> dict[str, Any]:
     """CellRank's kernels of a fit, by name, their transition matrices computed.
@@ -132,6 +134,7 @@ def to_cellrank(
     observed time with the next by simulation (`draws` a cell, each landing on its nearest
     `neighbours`), `precomputed` does so over half the shortest gap, among cells of all times. They
     need scanpy's neighbours graph, which is computed on the fit's representation where missing.
+    `energy` as in `load`.
 
     >>> kernel = to_cellrank(adata, ["realtime"])["realtime"]       # doctest: +SKIP
     >>> cellrank.estimators.GPCCA(kernel)                            # doctest: +SKIP
@@ -140,7 +143,7 @@ def to_cellrank(
     for name in chosen:
         if name not in KERNELS:
             raise ValueError(f"kernels must be among {', '.join(KERNELS)}; got {name!r}")
-    seen = Cells.of(adata, key_added)
+    seen = Cells.of(adata, key_added, energy)
     check_count(draws, "draws")
     require("cellrank")
     if "connectivities" not in adata.obsp:

@@ -28,10 +28,10 @@ class Cells(NamedTuple):
     t: np.ndarray
 
     @staticmethod
-    def of(adata: Any, key_added: str) -> Cells:
-        params = params_of(adata, key_added)
+    def of(adata: Any, key_added: str, energy: Energy | None) -> Cells:
+        params, fit = params_of(adata, key_added), load(adata, key_added, energy=energy)
         x = representation(adata, params["use_rep"])
-        return Cells(load(adata, key_added), params["use_rep"], x, times(adata, params["time_key"]))
+        return Cells(fit, params["use_rep"], x, times(adata, params["time_key"]))
 
     def at(self, when: float) -> np.ndarray:
         """Rows of the observed time nearest to `when`."""
@@ -109,6 +109,7 @@ def simulate(
     cells: Any = None,
     draws: int = 1,
     key_added: str = "stitchflow",
+    energy: Energy | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Cells moved by the energy alone, from where and when they were seen: a new AnnData.
@@ -116,9 +117,10 @@ def simulate(
     `cells` (a mask, names or row numbers) start, each `draws` times; by default those of the first
     time. Later `times` are reached by the SDE, earlier ones by the probability flow; by default
     the observed ones from the start on. `obs` has time, particle and start_cell; a particle is one
-    draw of one cell. Birth and death are left out: a particle stays the same individual.
+    draw of one cell. Birth and death are left out: a particle stays the same individual. `energy`
+    as in `load`.
     """
-    seen = Cells.of(adata, key_added)
+    seen = Cells.of(adata, key_added, energy)
     rows = seen.at(seen.t.min()) if cells is None else chosen(adata, cells)
     check_count(draws, "draws")
     first, last = float(seen.t[rows].min()), float(seen.t[rows].max())
@@ -151,13 +153,14 @@ def interpolate(
     n: int | None = None,
     *,
     key_added: str = "stitchflow",
+    energy: Energy | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Cells at times nobody looked at, drawn from the fitted marginals: a new AnnData.
 
-    `n` cells a time, by default as many as an observed time has in the mean.
+    `n` cells a time, by default as many as an observed time has in the mean. `energy` as in `load`.
     """
-    seen, wanted = Cells.of(adata, key_added), as_times(times)
+    seen, wanted = Cells.of(adata, key_added, energy), as_times(times)
     count = round(len(seen.x) / len(np.unique(seen.t))) if n is None else check_count(n, "n")
     drawn = np.asarray(seen.fit.flow.sample(wanted, count, key=key))
     obs = {"time": np.repeat(wanted, count)}

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from scipy.spatial import KDTree
 
 from stitchflow._cells import chosen, column
+from stitchflow._energy import Energy
 from stitchflow._extras import require
 from stitchflow._types import KeyLike, as_key, as_times, check_count, check_number
 from stitchflow.tl._dynamics import Cells
@@ -88,6 +89,7 @@ def fate(
     draws: int = 10,
     neighbours: int = 10,
     key_added: str = "stitchflow",
+    energy: Energy | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Probabilities that a cell's descendants are in each group at a later time.
@@ -95,9 +97,9 @@ def fate(
     Every cell is simulated `draws` times from its own time to `time` (the last observed one), where
     each end counts for the `groups` (a column of obs) of its nearest observed cells. Writes
     `obsm[k_fate]`, a table of cells by groups, and the likeliest one to `obs[k_fate]`; returns the
-    table of the cells that were simulated.
+    table of the cells that were simulated. `energy` as in `load`.
     """
-    pandas, seen = require("pandas"), Cells.of(adata, key_added)
+    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy)
     labels, end = Labels(adata, groups), _end(seen, time)
     check_count(draws, "draws")
     rows = np.flatnonzero(seen.t <= end) if cells is None else chosen(adata, cells)
@@ -125,15 +127,16 @@ def ancestors(
     times: Any = None,
     neighbours: int = 10,
     key_added: str = "stitchflow",
+    energy: Energy | None = None,
 ) -> Any:
     """Where chosen cells came from: carried back along the probability flow.
 
     At each of `times` (the observed ones before) the nearest observed cells are their ancestors.
     Writes `obs[k_ancestors]`, the share of the chosen cells that each observed cell stands for, one
     in total at each time. Returns the table of times by groups, or the written column without
-    `groups`.
+    `groups`. `energy` as in `load`.
     """
-    pandas, seen = require("pandas"), Cells.of(adata, key_added)
+    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy)
     labels = None if groups is None else Labels(adata, groups)
     rows = chosen(adata, cells)
     first = float(seen.t[rows].min())

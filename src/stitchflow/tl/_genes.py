@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stitchflow._cells import dense
+from stitchflow._energy import Energy
 from stitchflow._extras import require
 from stitchflow._types import KeyLike, as_times, check_count
 from stitchflow.tl._dynamics import Cells
@@ -64,6 +65,7 @@ def genes(
     loadings: str = "PCs",
     layer: str | None = None,
     key_added: str = "stitchflow",
+    energy: Energy | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Trends and velocities of genes through `varm["PCs"]`.
@@ -71,9 +73,9 @@ def genes(
     Returns the mean expression (time by gene) of `n` cells drawn from the fitted marginals at
     `times`, by default 50 from the first to the last one. Writes `layers[k_velocity]`, the velocity
     of every gene in every cell, in units of expression over time. `layer` is what the components
-    were computed from where it is not X.
+    were computed from where it is not X. `energy` as in `load`.
     """
-    pandas, seen = require("pandas"), Cells.of(adata, key_added)
+    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy)
     made = Loadings(adata, seen, loadings, layer)
     columns = np.arange(adata.n_vars) if genes is None else _columns(adata, genes)
     first, last = float(seen.fit.times[0]), float(seen.fit.times[-1])
