@@ -61,6 +61,18 @@ def test_fates_are_the_groups_where_cells_end(cells):
         sf.tl.fate(cells, "blob", time=0.0)
 
 
+def test_groups_with_a_slash_are_written_and_read(cells, tmp_path):
+    cells.obs["kind"] = np.where(cells.obs["blob"] == "a", "Mono/Mac", "B")
+    table = sf.tl.fate(cells, "kind", draws=1)
+    cells.write_h5ad(tmp_path / "fates.h5ad")  # warnings are errors here
+    again = anndata.read_h5ad(tmp_path / "fates.h5ad")
+    assert list(again.obsm["stitchflow_fate"]) == list(table) == ["B", "Mono|Mac"]
+    assert again.obs["stitchflow_fate"].tolist() == cells.obs["kind"].tolist()
+    cells.obs["kind"] = np.where(cells.obs["blob"] == "a", "Mono/Mac", "Mono|Mac")
+    with pytest.raises(ValueError, match=r"obs\['kind'\] must differ by more than / for \|"):
+        sf.tl.fate(cells, "kind")
+
+
 def test_ancestors_are_the_cells_of_the_same_blob(cells):
     late_b = (cells.obs["day"] == 2.0) & (cells.obs["blob"] == "b")
     table = sf.tl.ancestors(cells, late_b, "blob", neighbours=1)

@@ -97,10 +97,12 @@ def fate(
     Every cell is simulated `draws` times from its own time to `time` (the last observed one), where
     each end counts for the `groups` (a column of obs) of its nearest observed cells. Writes
     `obsm[k_fate]`, a table of cells by groups, and the likeliest one to `obs[k_fate]`; returns the
-    table of the cells that were simulated. `energy` as in `load`.
+    table of the cells that were simulated. A slash in a group's name is a bar in the names of the
+    table's columns ("Mono|Mac"). `energy` as in `load`.
     """
     pandas, seen = require("pandas"), Cells.of(adata, key_added, energy)
     labels, end = Labels(adata, groups), _end(seen, time)
+    columns = _without_slashes(labels)
     check_count(draws, "draws")
     rows = np.flatnonzero(seen.t <= end) if cells is None else chosen(adata, cells)
     if not rows.size or (seen.t[rows] > end).any():
@@ -112,7 +114,7 @@ def fate(
     known = rows[np.isfinite(shares).all(axis=1)]
     likeliest[known] = table[known].argmax(axis=1)
     name = f"{key_added}_fate"
-    frame = pandas.DataFrame(table, index=adata.obs_names, columns=labels.names)
+    frame = pandas.DataFrame(table, index=adata.obs_names, columns=columns)
     adata.obsm[name] = frame
     adata.obs[name] = pandas.Categorical.from_codes(likeliest, labels.names)
     said([f"obsm[{name!r}], fate probabilities", f"obs[{name!r}], the likeliest fate"])
@@ -163,6 +165,14 @@ def ancestors(
     if labels is None:
         return adata.obs[name]
     return pandas.DataFrame(table, pandas.Index(wanted, name="time"), labels.names)
+
+
+def _without_slashes(labels: Labels) -> list[str]:
+    """Groups' names for columns of a table: a slash there would be a group of the file."""
+    names = [name.replace("/", "|") for name in labels.names]
+    if len(set(names)) < len(set(labels.names)):
+        raise ValueError(f"groups of obs[{labels.key!r}] must differ by more than / for |")
+    return names
 
 
 def _end(seen: Cells, time: float | None) -> float:
