@@ -75,6 +75,24 @@ def test_the_reopened_file_alone_answers(adata, tmp_path):
     assert "scores" not in adata.uns["stitchflow"]
 
 
+def test_what_was_asked_of_an_earlier_fit_goes_with_it():
+    cells = moving_blobs(10)
+    cells.obs["stitchflow_time"] = cells.obs["day"]  # of the user's own, as far as we know
+    sf.tl.fit(cells, "day", method=sf.OTLinear())
+    assert "stitchflow_time" in cells.obs
+    sf.tl.fate(cells, "blob", draws=1)
+    sf.tl.ancestors(cells, [15])
+    sf.tl.genes(cells, times=[1.0])
+    cells.obsp["stitchflow_transitions"] = np.eye(20)
+    sf.tl.fit(cells, "stitchflow_time", method=sf.OTLinear())
+    assert list(cells.obs) == ["day", "blob", "stitchflow_time"]  # which is fitted now
+    sf.tl.fit(cells, "day", method=sf.OTLinear())
+    assert list(cells.obs) == ["day", "blob"]
+    assert list(cells.obsm) == ["X_pca", "stitchflow_velocity"]
+    assert not cells.layers
+    assert not cells.obsp
+
+
 @pytest.mark.full
 def test_an_ensemble_says_how_sure_every_cell_is(adata):
     adata = adata[adata.obs["day"] < 0.5].copy()
@@ -174,6 +192,18 @@ def test_places_that_replace_numbers_are_said(labels):
         assert sf.tl.times(cells, "day").tolist() == [0.0, 1.0, 2.0]
 
 
+def test_labels_without_an_order_are_refused_with_the_line_that_gives_them_one():
+    labels = ["E9", "E8.5", "E9"]
+    cells = anndata.AnnData(np.zeros((3, 1)), obs=frame(stage=labels))
+    for column in (pd.Series(labels, cells.obs_names), pd.Categorical(labels)):
+        cells.obs["stage"] = column
+        with pytest.raises(ValueError, match="got 'E9', or ordered categories") as refused:
+            sf.tl.times(cells, "stage")
+        line = str(refused.value).split("categories: ")[1].split(" (check")[0]
+        exec(line, {"adata": cells})
+        assert sf.tl.times(cells, "stage").tolist() == [9.0, 8.5, 9.0]
+
+
 @pytest.mark.parametrize(("stored", "asked"), [("X_pca", "pca"), ("pca", "X_pca"), ("pca", "pca")])
 def test_a_representation_is_found_with_or_without_its_prefix(stored, asked):
     x = np.arange(8.0).reshape(4, 2)
@@ -208,6 +238,34 @@ def test_a_day_left_out_at_the_end_is_forecast_from_cells_nobody_saw(adata):
     assert (seen.drop([last, before]) == 1.0).all()
     scores = sf.tl.score(adata, metrics=("w2",))
     assert {row.protocol for row in scores if row.time == last} == {"forecast"}
+
+
+def test_days_are_left_out_by_their_labels():
+    cells = moving_blobs(5)
+    cells = anndata.concat([cells, cells], index_unique="-")
+    stages = ["E8", "E9.5", "E10", "E12"]
+    cells.obs["stage"] = pd.Categorical(np.repeat(stages, 5), categories=stages, ordered=True)
+    for left_out in ("E9.5", ["E9.5"], 9.5, np.array([9.5]), {"E9.5"}):
+        sf.tl.fit(cells, "stage", method=sf.OTLinear(), hold_out=left_out)
+        assert (cells.obs["stitchflow_train"] == (cells.obs["stage"] != "E9.5")).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"hold_out": "E9"}, r"hold_out: no cell is of 'E9'; times are 0\.0, 2\.0"),
+        ({"hold_out": [1.0]}, "hold_out: time 1 was not observed"),
+        ({"hold_out": [None]}, "hold_out: time must be a number, got None"),
+        ({"hold_out": [2.0]}, r"hold_out must leave two times or more to fit, got \[2\.0\]"),
+        ({"hold_out": [0.0, 2.0]}, "hold_out must leave two times or more"),
+        ({"test_fraction": 1.0}, "test_fraction must be below 1"),
+        ({"test_fraction": 0.01}, "test_fraction=0.01: .* leaves nobody"),
+        ({"use_rep": None}, "use_rep must be a key of adata.obsm, got None"),
+    ],
+)
+def test_bad_choices_are_named(settings, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        sf.tl.fit(moving_blobs(10), "day", method=sf.OTLinear(), **settings)
 
 
 def test_missing_keys_are_listed(adata):

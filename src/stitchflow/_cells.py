@@ -17,6 +17,8 @@ NUMBER = re.compile(r"(?:(?<![^\W_])[-+])?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
     """The key in obsm that is meant, with or without its `X_` prefix; "X" is the matrix itself."""
+    if not isinstance(name, str):
+        raise TypeError(f"{argument} must be a key of adata.obsm, got {name!r}")
     for key in (name, f"X_{name}", name.removeprefix("X_")):
         if key in adata.obsm:
             return key
@@ -54,9 +56,11 @@ def times(adata: Any, time_key: str) -> np.ndarray:
         if getattr(series.dtype, "ordered", False):
             used = series.cat.remove_unused_categories().cat
             return order_of(list(used.categories))[used.codes.to_numpy()]
-        example = series.iloc[0]
+        place = f"adata.obs[{time_key!r}]"
+        made = "" if hasattr(series, "cat") else ".astype('category')"
         raise ValueError(
-            f"adata.obs[{time_key!r}] must hold numbers, got {example!r}; ordered categories do too"
+            f"{place} must hold numbers, got {series.iloc[0]!r}, or ordered categories: {place} = "
+            f"{place}{made}.cat.as_ordered() (check the order of .cat.categories)"
         ) from None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._cells import representation_key
+from stitchflow._cells import column, representation_key
 from stitchflow._crossval import starters
 from stitchflow._ensemble import fit_ensemble
 from stitchflow._method import Fit, Method
@@ -19,6 +19,17 @@ from stitchflow._stitching import fit as fit_snapshots
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow.tl._store import cells_of, check_anndata, put, said
 from stitchflow.tracking import Callback
+
+# What `tl` writes of a model, by the part of an AnnData; `obs[k_train]` is looked after apart.
+WRITTEN = {
+    "obs": (
+        *("potential", "potential_sd", "pseudotime", "pseudotime_sd", "velocity_sd"),
+        *("fate", "ancestors", "time"),
+    ),
+    "obsm": ("velocity", "fate"),
+    "layers": ("velocity",),
+    "obsp": ("transitions",),
+}
 
 
 def fit(
@@ -31,7 +42,7 @@ def fit(
     method: Method | None = None,
     ensemble: int | None = None,
     test_fraction: float = 0.0,
-    hold_out: Iterable[float] = (),
+    hold_out: float | str | Iterable[float | str] = (),
     copy: bool = False,
     key: KeyLike = 0,
     progress: bool = True,
@@ -46,22 +57,25 @@ def fit(
 
     `ensemble` fits so many bootstraps beside and writes standard deviations over them:
     `obs[k_potential_sd]`, `obs[k_pseudotime_sd]`, `obs[k_velocity_sd]`. A `test_fraction` of the
-    cells of each time, and all cells at the times in `hold_out`, are kept from the fit for
-    `tl.score`; where no cell of the time before a forecast would be left to start from, a fifth of
-    them is kept too. `obs[k_train]` marks the others. Returns the `Fit`, or with `copy=True` the
-    AnnData that was written to instead of the given one. A `callback` is told every look at the
-    loss (`stitchflow.tracking`).
+    cells of each time, and all cells at the times in `hold_out` (numbers or labels, one or many),
+    are kept from the fit for `tl.score`; where no cell of the time before a forecast would be left
+    to start from, a fifth of them is kept too. `obs[k_train]` marks the others. Returns the `Fit`,
+    or with `copy=True` the AnnData that was written to instead of the given one. A `callback` is
+    told every look at the loss (`stitchflow.tracking`).
     """
     check_anndata(adata)
     params = {"time_key": time_key, "use_rep": representation_key(adata, use_rep)}
     params |= {"weight_key": weight_key}
     everybody = cells_of(adata, params, np.ones(adata.n_obs, bool))
-    train = _kept(everybody, test_fraction, list(hold_out), key)
+    held = _held(everybody, column(adata, time_key), hold_out)
+    train = _kept(everybody, test_fraction, held, key)
     data = cells_of(adata, params, train)
     result, members = _fitted(data, method, ensemble, key, progress, callback)
     adata = adata.copy() if copy else adata
     if adata.is_view:
         adata._init_as_actual(adata.copy())
+    if key_added in adata.uns:  # else columns of such names are the user's own
+        _clear(adata, key_added, params)
     put(adata, key_added, result, params)
     wrote = [f"uns[{key_added!r}], the model", *_mark(adata, key_added, train)]
     said(wrote + _write(adata, key_added, everybody, result, members))
@@ -95,12 +109,34 @@ def _mark(adata: Any, k: str, train: np.ndarray) -> list[str]:
     return [f"obs['{k}_train'], the cells it has seen"]
 
 
+def _held(data: Snapshots, labels: Any, hold_out: Any) -> list[float]:
+    """Times to hold out, which may be given as their labels in a column of obs."""
+    one = isinstance(hold_out, str) or not isinstance(hold_out, Iterable)
+    given = [hold_out] if one else list(hold_out)
+    assert data.rows is not None
+    first = [data.rows[data.slice(k)][0] for k in range(len(data))]
+    known = dict(zip(labels.iloc[first], data.times.tolist(), strict=True))
+    try:
+        return [float(data.times[data.at(known[t] if isinstance(t, str) else t)]) for t in given]
+    except KeyError as error:
+        listed = ", ".join(map(str, known))
+        raise ValueError(f"hold_out: no cell is of {error}; times are {listed}") from None
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"hold_out: {error}") from None
+
+
 def _kept(data: Snapshots, test_fraction: float, hold_out: list[float], key: KeyLike) -> np.ndarray:
     """Which cells the fit is shown."""
-    check_number(test_fraction, "test_fraction", 0.0, 1.0)
+    if check_number(test_fraction, "test_fraction", 0.0, 1.0) == 1.0:
+        raise ValueError("test_fraction must be below 1: it leaves nobody to fit")
     seen = data.drop_times(hold_out) if hold_out else data
+    if len(seen) < 2 <= len(data):
+        raise ValueError(f"hold_out must leave two times or more to fit, got {hold_out}")
     if test_fraction:
-        seen = seen.split(1.0 - test_fraction, key)[0]
+        try:
+            seen = seen.split(1.0 - test_fraction, key)[0]
+        except ValueError as error:
+            raise ValueError(f"test_fraction={test_fraction:g}: {error}") from None
     elif hold_out and max(hold_out) > seen.times[-1]:
         seen = seen.take(np.flatnonzero(~starters(seen, len(seen) - 1, key)))
     assert seen.rows is not None
@@ -146,15 +182,21 @@ def per_cell(fit: Fit, cells: Snapshots) -> PerCell:
     )
 
 
+def _clear(adata: Any, k: str, params: dict[str, Any]) -> None:
+    """A fit into the same key leaves nothing behind that an earlier one has said."""
+    for part, names in WRITTEN.items():
+        container = getattr(adata, part)
+        for name in (f"{k}_{name}" for name in names):
+            # The time as a category, for CellRank, may be what is fitted now.
+            if name in container and name not in params.values():
+                del container[name]
+
+
 def _write(adata: Any, k: str, cells: Snapshots, fit: Fit, members: list[Fit]) -> list[str]:
     """Columns of every cell; returns a line for each."""
     found, wrote = per_cell(fit, cells), []
     others = [per_cell(member, cells) for member in members]
     columns = {"potential": "V", "pseudotime": "minus V on [0, 1]"}
-    # A fit into the same key must not leave an earlier one's columns behind.
-    stale = [f"{k}_{name}{end}" for name in (*columns, "velocity") for end in ("", "_sd")]
-    adata.obs.drop(columns=stale, errors="ignore", inplace=True)
-    adata.obsm.pop(f"{k}_velocity", None)
     for name, meaning in columns.items():
         values = getattr(found, name)
         if values is None:
