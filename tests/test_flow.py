@@ -111,5 +111,5 @@ def test_transport_follows_the_curve_and_comes_back():
     expected = flow.sample([5.0], 4000, key=1)[0]
     np.testing.assert_allclose(carried.mean(axis=0), expected.mean(axis=0), atol=0.15)
     np.testing.assert_allclose(np.cov(carried.T), np.cov(expected.T), atol=0.4)
-    with pytest.raises(ValueError, match="within the observed range, got 6"):
+    with pytest.raises(ValueError, match="within the fitted 1 to 5, got 6"):
         flow.transport(x, [1.0, 6.0])

@@ -85,6 +85,33 @@ def test_ancestors_are_the_cells_of_the_same_blob(cells):
         sf.tl.ancestors(cells, [0])
 
 
+@pytest.mark.parametrize("entropy", [None, sf.Entropy(0.1, learn=False)])
+def test_cells_of_a_last_day_left_out_are_carried_back_to_the_fit(entropy):
+    blobs = moving_blobs(10)
+    later = blobs[blobs.obs["day"] == 2.0].copy()
+    later.obs["day"] = 4.0
+    later.obsm["X_pca"] = later.obsm["X_pca"] + WAY
+    cells = anndata.concat([blobs, later], index_unique="-")
+    falls = sf.Potential(lambda x: -1.5 * x[0])  # a velocity of WAY in two days
+    energy = falls if entropy is None else falls + entropy
+    short = {"optimiser": sf.Optimiser(steps=3), "consistency": sf.Consistency(steps=0)}
+    method = sf.Stitching(energy, 10, 12, **short)
+    with pytest.warns(sf.ExtrapolationWarning):
+        sf.tl.fit(cells, "day", method=method, hold_out=4.0, progress=False)
+    last = np.arange(20, 30)
+    back = sf.tl.simulate(cells, [3.0, 2.0, 0.0], cells=last, energy=energy)
+    # The others of its day push a cell whether or not they were chosen.
+    one = sf.tl.simulate(cells, [3.0, 2.0, 0.0], cells=[27], energy=energy)
+    np.testing.assert_allclose(one.X, back.X[[7, 17, 27]], atol=1e-5)
+    assert np.isfinite(back.X).all()
+    if entropy is None:
+        table = sf.tl.ancestors(cells, last[5:], "blob", neighbours=1, energy=energy)
+        assert table.loc[2.0].to_dict() == {"a": 0.0, "b": 1.0}
+        places = cells.obsm["X_pca"]
+        np.testing.assert_allclose(back.X[:10], places[20:] - WAY / 2.0, atol=1e-5)
+        np.testing.assert_allclose(back.X[10:20], places[10:20], atol=1e-5)
+
+
 def test_genes_follow_their_loadings(cells):
     trends = sf.tl.genes(cells, ["g4", "g1"], [0.0, 2.0], n=40)
     x = np.asarray(cells.X)

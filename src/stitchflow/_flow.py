@@ -133,7 +133,8 @@ class StitchedFlow(Flow):
         times, points = as_times(times), self._points(x)
         for t in times:
             if self._nearest(t) != t:
-                raise ValueError(f"times must lie within the observed range, got {t:g}")
+                t0, t1 = (self.units.time_out(end) for end in (self.curve.t0, self.curve.t1))
+                raise ValueError(f"times must lie within the fitted {t0:g} to {t1:g}, got {t:g}")
         nodes = np.asarray(self.curve.times)
         wanted = np.clip(self.units.time_in(times), nodes[0], nodes[-1])
         stops, found = [wanted[0]], [0]

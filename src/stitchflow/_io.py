@@ -24,6 +24,7 @@ from stitchflow._method import Fit, Packed
 from stitchflow._methods import METHODS
 from stitchflow._packing import TERMS
 from stitchflow._status import Status
+from stitchflow._terms import Term
 from stitchflow._types import check_count, check_hidden
 from stitchflow._vector_field import STREAMS
 from stitchflow.rivals import PathFlow
@@ -52,7 +53,7 @@ def save(fit: Fit, path: Any, *, overwrite: bool = False) -> None:
     write_together({folder / ARRAYS: content, folder / HEADER: text})
 
 
-def load(path: Any, *, energy: Energy | None = None) -> Fit:
+def load(path: Any, *, energy: Energy | Term | None = None) -> Fit:
     """Open a saved run. `energy` is needed only where it held functions of your own."""
     folder = Path(path)
     header, content = read_header(folder), read_file(folder / ARRAYS)
@@ -99,9 +100,10 @@ def plain(fit: Fit) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def from_plain(
-    header: dict[str, Any], arrays: dict[str, np.ndarray], energy: Energy | None = None
+    header: dict[str, Any], arrays: dict[str, np.ndarray], energy: Energy | Term | None = None
 ) -> Fit:
     """The fit that `plain` described, or a `ValueError` about what is wrong with it."""
+    energy = Energy((energy,)) if isinstance(energy, Term) else energy
     history = {n.split("/", 1)[1]: a for n, a in arrays.items() if n.startswith("history/")}
     model = {n: a for n, a in arrays.items() if not n.startswith("history/")}
     for name, array in history.items():

@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from stitchflow._energy import Energy
 from stitchflow._extras import require
+from stitchflow._terms import Term
 from stitchflow._types import KeyLike, as_key, check_count
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._fates import landing
@@ -125,7 +126,7 @@ def to_cellrank(
     draws: int = 10,
     neighbours: int = 10,
     key_added: str = "stitchflow",
-    energy: Energy | None = None,
+    energy: Energy | Term | None = None,
     key: KeyLike = 0,
 ) -> dict[str, Any]:
     """CellRank's kernels of a fit, by name, their transition matrices computed.

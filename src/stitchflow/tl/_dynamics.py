@@ -14,7 +14,7 @@ from stitchflow._extras import require
 from stitchflow._flow import StitchedFlow, simulate_in_units
 from stitchflow._method import Fit
 from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._terms import InternalEnergy
+from stitchflow._terms import InternalEnergy, Term
 from stitchflow._types import KeyLike, as_key, as_times, check_count
 from stitchflow.tl._store import load, params_of
 
@@ -28,7 +28,7 @@ class Cells(NamedTuple):
     t: np.ndarray
 
     @staticmethod
-    def of(adata: Any, key_added: str, energy: Energy | None) -> Cells:
+    def of(adata: Any, key_added: str, energy: Energy | Term | None) -> Cells:
         params, fit = params_of(adata, key_added), load(adata, key_added, energy=energy)
         x = representation(adata, params["use_rep"])
         return Cells(fit, params["use_rep"], x, times(adata, params["time_key"]))
@@ -63,18 +63,18 @@ class Cells(NamedTuple):
 
         Where cells feel each other, all cells of that time move along.
         """
-        if len(path) == 1 or path[1] < path[0]:
-            start = self.x[rows] if shift is None else self.x[rows] + shift
-            return np.asarray(backward(self.fit, start, path))[:, None]
-        if not feels_others(self.fit.energy):
-            start = self.x[rows] if shift is None else self.x[rows] + shift
-            drawn = forward(self.fit, np.tile(start, (draws, 1)), path, key)
-            return drawn.reshape(len(path), draws, len(rows), -1)
-        crowd = np.flatnonzero(self.t == self.t[rows[0]])
-        own = np.searchsorted(crowd, rows)
+        back = len(path) == 1 or path[1] < path[0]
+        together = path[0] > self.fit.times[-1] if back else feels_others(self.fit.energy)
+        crowd = np.flatnonzero(self.t == self.t[rows[0]]) if together else rows
+        own = np.searchsorted(crowd, rows) if together else np.arange(len(rows))
         cloud = self.x[crowd].astype(np.float64)
         if shift is not None:
             cloud[own] += shift
+        if back:
+            return backward(self.fit, cloud, path)[:, None, own]
+        if not together:
+            drawn = forward(self.fit, np.tile(cloud, (draws, 1)), path, key)
+            return drawn.reshape(len(path), draws, len(rows), -1)
         keys = jax.random.split(as_key(key), draws)
         return np.stack([forward(self.fit, cloud, path, k)[:, own] for k in keys], axis=1)
 
@@ -94,12 +94,22 @@ def forward(fit: Fit, x0: np.ndarray, path: np.ndarray, key: KeyLike) -> np.ndar
 
 
 def backward(fit: Fit, x0: np.ndarray, path: np.ndarray) -> np.ndarray:
-    """The probability flow of the fitted marginals, which has no noise and so runs back in time."""
+    """The probability flow of the fitted marginals, which has no noise and so runs back in time.
+
+    After the last fitted time, which the path stops at, the energy and x0 stand for them.
+    """
     if len(path) == 1:
         return x0[None]
-    if isinstance(fit.flow, StitchedFlow):
-        return np.asarray(fit.flow.transport(x0, path))
-    return np.asarray(fit.flow.simulate(x0, path, ode=True))
+    if not isinstance(fit.flow, StitchedFlow):
+        return np.asarray(fit.flow.simulate(x0, path, ode=True))
+    beyond = int((path > fit.times[-1]).sum())
+    carried = x0[None]
+    if beyond:
+        carried = np.asarray(fit.flow.simulate(x0, path[: beyond + 1], ode=True))
+    if beyond < len(path) - 1:
+        rest = np.asarray(fit.flow.transport(carried[-1], path[beyond:]))
+        carried = np.concatenate([carried[:-1], rest])
+    return carried
 
 
 def simulate(
@@ -109,7 +119,7 @@ def simulate(
     cells: Any = None,
     draws: int = 1,
     key_added: str = "stitchflow",
-    energy: Energy | None = None,
+    energy: Energy | Term | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Cells moved by the energy alone, from where and when they were seen: a new AnnData.
@@ -153,7 +163,7 @@ def interpolate(
     n: int | None = None,
     *,
     key_added: str = "stitchflow",
-    energy: Energy | None = None,
+    energy: Energy | Term | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Cells at times nobody looked at, drawn from the fitted marginals: a new AnnData.

@@ -13,6 +13,7 @@ from scipy.spatial import KDTree
 from stitchflow._cells import chosen, column
 from stitchflow._energy import Energy
 from stitchflow._extras import require
+from stitchflow._terms import Term
 from stitchflow._types import KeyLike, as_key, as_times, check_count, check_number
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._store import said
@@ -89,7 +90,7 @@ def fate(
     draws: int = 10,
     neighbours: int = 10,
     key_added: str = "stitchflow",
-    energy: Energy | None = None,
+    energy: Energy | Term | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Probabilities that a cell's descendants are in each group at a later time.
@@ -129,7 +130,7 @@ def ancestors(
     times: Any = None,
     neighbours: int = 10,
     key_added: str = "stitchflow",
-    energy: Energy | None = None,
+    energy: Energy | Term | None = None,
 ) -> Any:
     """Where chosen cells came from: carried back along the probability flow.
 

@@ -112,7 +112,7 @@ def _mark(adata: Any, k: str, train: np.ndarray) -> list[str]:
 def _held(data: Snapshots, labels: Any, hold_out: Any) -> list[float]:
     """Times to hold out, which may be given as their labels in a column of obs."""
     one = isinstance(hold_out, str) or not isinstance(hold_out, Iterable)
-    given = [hold_out] if one else list(hold_out)
+    given: list[Any] = [hold_out] if one else list(hold_out)
     assert data.rows is not None
     first = [data.rows[data.slice(k)][0] for k in range(len(data))]
     known = dict(zip(labels.iloc[first], data.times.tolist(), strict=True))

@@ -10,6 +10,7 @@ import numpy as np
 from stitchflow._cells import dense
 from stitchflow._energy import Energy
 from stitchflow._extras import require
+from stitchflow._terms import Term
 from stitchflow._types import KeyLike, as_times, check_count
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._store import said
@@ -65,7 +66,7 @@ def genes(
     loadings: str = "PCs",
     layer: str | None = None,
     key_added: str = "stitchflow",
-    energy: Energy | None = None,
+    energy: Energy | Term | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Trends and velocities of genes through `varm["PCs"]`.

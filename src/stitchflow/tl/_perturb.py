@@ -10,6 +10,7 @@ import numpy as np
 from stitchflow._cells import chosen
 from stitchflow._energy import Energy
 from stitchflow._extras import require
+from stitchflow._terms import Term
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._fates import Labels, ends
@@ -28,7 +29,7 @@ def perturb(
     loadings: str = "PCs",
     layer: str | None = None,
     key_added: str = "stitchflow",
-    energy: Energy | None = None,
+    energy: Energy | Term | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Fates of chosen cells as they are and with genes or components shifted, side by side.

@@ -7,6 +7,7 @@ from typing import Any
 
 from stitchflow._energy import Energy
 from stitchflow._evaluate import PROTOCOLS, Scores, evaluate
+from stitchflow._terms import Term
 from stitchflow._types import KeyLike
 from stitchflow.metrics import DISTANCES
 from stitchflow.tl._store import cells_of, load, params_of, said, trained
@@ -18,7 +19,7 @@ def score(
     metrics: Sequence[str] = tuple(DISTANCES),
     protocols: Sequence[str] = PROTOCOLS,
     key_added: str = "stitchflow",
-    energy: Energy | None = None,
+    energy: Energy | Term | None = None,
     key: KeyLike = 0,
 ) -> Scores:
     """Score a fit on the cells it was not shown (`test_fraction`, `hold_out` of `tl.fit`).

@@ -15,6 +15,7 @@ from stitchflow._extras import require
 from stitchflow._io import check_format, from_plain, plain
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
+from stitchflow._terms import Term
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def params_of(adata: Any, key_added: str) -> dict[str, Any]:
     return dict(entry["params"])
 
 
-def load(adata: Any, key_added: str = "stitchflow", *, energy: Energy | None = None) -> Fit:
+def load(adata: Any, key_added: str = "stitchflow", *, energy: Energy | Term | None = None) -> Fit:
     """The fit inside an AnnData, ready to answer; `energy` where it held functions of your own.
 
     Where the cells are still those of the fit, `fit.data` holds them again.
