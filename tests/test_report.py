@@ -91,6 +91,18 @@ def test_the_scene_holds_data_samples_and_trajectories(tmp_path, dim):
     assert scene["landscape"] is not None
 
 
+def test_cells_of_an_anndata_are_called_by_their_names(tmp_path):
+    from cells import moving_blobs
+
+    cells = moving_blobs(20)[::-1].copy()
+    fit = sf.tl.fit(cells, "day", method=sf.OTLinear(), test_fraction=0.2, progress=False)
+    write_report(fit, tmp_path / "report.html")
+    scene = scene_of((tmp_path / "report.html").read_text())
+    trained = cells.obs_names[cells.obs["stitchflow_train"]]
+    assert sorted(scene["data"]["label"]) == sorted(trained)
+    assert set(scene["starts"]) <= set(trained)
+
+
 def test_a_report_of_many_cells_stays_small(tmp_path):
     rng = np.random.default_rng(0)
     clouds = [rng.normal(size=(5000, 5)) + 0.1 * k for k in range(4)]

@@ -2,12 +2,14 @@
 
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from stitchflow._tables import Columns, DataFile, read_table
+from stitchflow.report._scene import labels
 
 N = 12
 RNG = np.random.default_rng(0)
@@ -36,7 +38,7 @@ def table(folder, ending, frame=FRAME):
 def h5ad(folder, **obs):
     anndata = pytest.importorskip("anndata")
     frame = pd.DataFrame({"day": T, "mass": W, "cell": ID, "donor": GROUP} | obs)
-    frame.index = frame.index.astype(str)
+    frame.index = [f"cell {i}" for i in range(N)]
     adata = anndata.AnnData(np.hstack([X, X, X]), obs=frame, obsm={"X_pca": X, "X_umap": X[:, :1]})
     adata.write_h5ad(folder / "data.h5ad")
     return folder / "data.h5ad"
@@ -121,6 +123,17 @@ def test_an_h5ad_gives_its_principal_components(tmp_path):
 @pytest.mark.parametrize(("rep", "dim"), [("X_umap", 1), ("umap", 1), ("pca", 2), ("X", 6)])
 def test_an_h5ad_gives_any_representation(tmp_path, rep, dim):
     assert read_table(h5ad(tmp_path), Columns(time="day", rep=rep)).snapshots.dim == dim
+
+
+def test_an_h5ad_says_what_its_cells_are_called(tmp_path):
+    file = read_table(h5ad(tmp_path), Columns(time="day"))
+    part = file.at_rows(np.array([7, 2, 5])).subsample(9)
+    assert labels(part) == [f"cell {row}" for row in part.rows]
+    # For the eye only: they are no ids, and change no hash.
+    assert part.ids is None
+    assert replace(part, names=None).fingerprint == part.fingerprint
+    named = read_table(h5ad(tmp_path), Columns(time="day", id="cell")).snapshots
+    assert labels(named) == [str(ID[row]) for row in named.rows]
 
 
 def test_times_of_an_h5ad_may_be_categories_of_numbers(tmp_path):

@@ -34,7 +34,8 @@ class Snapshots:
 
     Make one with `from_arrays` or `from_table`. `weights` sum to the number of individuals within
     each time, `ids` name the same individual across times, `groups` a donor or replicate; `rows`
-    are the row numbers of the table this came from.
+    are the row numbers of the table this came from, and `names` what that table calls all of its
+    rows, for the eye only.
     """
 
     x: np.ndarray
@@ -44,6 +45,7 @@ class Snapshots:
     ids: np.ndarray | None = None
     groups: np.ndarray | None = None
     rows: np.ndarray | None = None
+    names: Any = None  # an array or pandas index, shared by all parts of the table
 
     @staticmethod
     def from_arrays(

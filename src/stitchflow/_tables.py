@@ -71,8 +71,9 @@ def read_table(path: Any, columns: Columns | None = None) -> DataFile:
     except MemoryError:
         raise ValueError(f"{path}: it does not fit into memory") from None
     split = {name: found.pop(name, None) for name in ("train_idx", "test_idx")}
+    names = found.pop("names", None)
     try:
-        snapshots = Snapshots.from_table(**found)
+        snapshots = replace(Snapshots.from_table(**found), names=names)
         rows = {name: _rows(part, name, len(snapshots.x)) for name, part in split.items()}
     except ValueError as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
@@ -203,6 +204,7 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
         "weights": pick(columns.weight),
         "ids": pick(columns.id),
         "groups": pick(columns.group),
+        "names": adata.obs_names,
     }
 
 

@@ -91,9 +91,11 @@ def _individuals(shown: list[tuple[Snapshots, bool]]) -> dict[str, Any]:
 
 
 def labels(side: Snapshots) -> list[str]:
-    """The id of each individual, or its row in the table."""
+    """The id of each individual, or else its name or its row in the table."""
     if side.ids is not None:
         return _words(side.ids, len(side.x))
+    if side.names is not None and side.rows is not None:
+        return _words(side.names[side.rows], len(side.x))
     rows = np.arange(len(side.x)) if side.rows is None else side.rows
     return [f"row {int(row)}" for row in rows]
 

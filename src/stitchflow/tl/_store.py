@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -108,6 +109,7 @@ def cells_of(adata: Any, params: dict[str, Any], mask: np.ndarray) -> Snapshots:
     weights = None if weight_key is None else column(adata, weight_key).to_numpy()
     x, t = representation(adata, params["use_rep"]), times(adata, params["time_key"])
     everybody = Snapshots.from_table(x, t, weights=weights)
+    everybody = replace(everybody, names=adata.obs_names)
     assert everybody.rows is not None
     return everybody.take(np.flatnonzero(mask[everybody.rows]))
 
