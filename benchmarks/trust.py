@@ -30,7 +30,8 @@ from pages import ROOT, fill
 from stitchflow import _runs, cli
 from stitchflow._io import load, plain, read_header
 from stitchflow._run_folder import PLAN
-from stitchflow._runs import append_json, build_method, fit_file, keep_compilations
+from stitchflow._runs import append_json, fit_file, keep_compilations
+from stitchflow._settings import build_method
 from stitchflow._tables import Columns, read_table
 from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tables import markdown

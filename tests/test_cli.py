@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _crossval, _optimise, _runs, _tables, cli, metrics
+from stitchflow import _crossval, _optimise, _runs, _settings, _tables, cli, metrics
 from stitchflow._files import only_writer
 
 TIMES = [0.0, 1.0, 2.0, 4.0]
@@ -235,6 +235,32 @@ def test_settings_reach_the_method(stitched):
     method = sf.load(stitched).method
     assert (method.particles, method.nodes, method.optimiser.steps) == (10, 12, 5)
     assert method.energy.only(sf.Potential)[0].hidden == (8,)
+
+
+def test_parts_have_settings_by_name():
+    pairs = ["residual.weight=3", "residual.ridge=0.5", "residual.stations=4", "residual.draws=20"]
+    pairs += ["residual.widening=1", "consistency.steps=7", "consistency.settling=0", "steps=9"]
+    pairs += ["growth.hidden=8,8", "curve.knots=5", "learn_particles=false"]
+    method = _settings.build_method("stitching", settings=_settings.parse_settings(pairs))
+    assert isinstance(method, sf.Stitching)
+    residual = sf.VelocityResidual(weight=3, ridge=0.5, stations=4, draws=20, widening=1)
+    assert method.residual == residual
+    assert method.consistency == sf.Consistency(steps=7, settling=0)
+    assert method.growth == sf.Growth(hidden=(8, 8))
+    assert method.curve == sf.Spline(knots=5)
+    assert method.optimiser == sf.Optimiser(steps=9)
+    assert method.learn_particles is False
+
+
+def test_every_setting_that_is_listed_can_be_set():
+    method = sf.Stitching(growth=sf.Growth(), curve=sf.Spline())
+    for key in set(_settings.SETTINGS) - {"beta", "hidden"}:
+        part, _, name = key.rpartition(".")
+        value = getattr(getattr(method, part) if part else method, name)
+        _settings.build_method("stitching", settings={key: value})
+    for short, whole in _settings.SHORT.items():
+        assert whole in _settings.SETTINGS
+        assert whole.endswith(f".{short}")
 
 
 @pytest.mark.full
@@ -659,6 +685,10 @@ BAD = [
     (FIT + " --set steps", "--set takes KEY=VALUE, got 'steps'"),
     (FIT + " --set =5", "--set takes KEY=VALUE"),
     (FIT + " --set speed=5", "--set speed: no such setting; there are particles, nodes"),
+    (FIT + " --set residual.speed=5", "--set residual.speed: no such setting; there are"),
+    (FIT + " --set residual.scheme=1", "optimiser.steps, optimiser.learning_rate"),
+    (FIT + " --set residual.weight=-1", "--set residual.weight: weight must be in [0, inf]"),
+    (FIT + " --set growth.hidden=0", "--set growth.hidden: hidden width must be at least 1"),
     (FIT + " --set steps=many", "--set steps: 'many' is not a number"),
     (FIT + " --set hidden=8,wide", "--set hidden: '8,wide' is not a number"),
     (FIT + " --set steps=0", "steps must be at least 1, got 0"),

@@ -58,7 +58,7 @@ LAYERS = [
     },
     {"_driven", "_jko", "_method", "_stitching", "rivals"},
     {"_cells", "_crossval", "_diagnose", "_ensemble", "_evaluate", "_io", "_methods", "_tables"},
-    {"_demo", "_run_folder", "_runs", "bench", "datasets", "pl", "report", "tl"},
+    {"_demo", "_run_folder", "_runs", "_settings", "bench", "datasets", "pl", "report", "tl"},
     {"_options", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

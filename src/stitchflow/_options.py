@@ -91,7 +91,8 @@ Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="one setting, such as steps=4000 or particles=300; repeat for more",
+        help="one setting, such as steps=4000 or residual.ridge=2; repeat for more. "
+        "A name that there is not lists those that there are",
         metavar="KEY=VALUE",
     ),
 ]

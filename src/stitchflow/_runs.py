@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,12 @@ import jax
 
 from stitchflow._checkpoint import Checkpoint
 from stitchflow._crossval import FoldScore
-from stitchflow._energy import Energy
 from stitchflow._evaluate import Scores, evaluate
 from stitchflow._files import only_writer
 from stitchflow._io import HEADER, load, save
 from stitchflow._method import Fit, Method, check_data
 from stitchflow._methods import METHODS
 from stitchflow._packing import plan_of
-from stitchflow._pair_terms import Interaction
 from stitchflow._run_folder import (
     CHECKPOINT,
     Split,
@@ -35,9 +33,8 @@ from stitchflow._run_folder import (
     write_split,
 )
 from stitchflow._snapshots import Snapshots
-from stitchflow._stitching import Stitching, fit
+from stitchflow._stitching import fit
 from stitchflow._tables import Columns, DataFile, read_table
-from stitchflow._terms import Entropy, Potential
 
 
 def keep_compilations() -> None:
@@ -46,74 +43,6 @@ def keep_compilations() -> None:
     jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     logging.getLogger("jax").setLevel(logging.ERROR)
-
-
-def build_method(
-    name: str,
-    *,
-    time_varying: bool = False,
-    interaction: bool = False,
-    entropy: bool = True,
-    settings: dict[str, Any] | None = None,
-) -> Method:
-    """A method by name, with the energy's terms and single settings chosen."""
-    if name not in METHODS:
-        raise ValueError(f"--method must be one of {', '.join(METHODS)}; got {name!r}")
-    method, settings = METHODS[name](), dict(settings or {})
-    if not isinstance(method, Stitching):
-        if settings or time_varying or interaction or not entropy:
-            raise ValueError(f"--method {name} has no settings and no energy to choose")
-        return method
-    (potential,) = method.energy.only(Potential)
-    varying = time_varying or potential.time_varying
-    hidden = settings.pop("hidden", potential.hidden)
-    energy = Energy((Potential(hidden=hidden, time_varying=varying),))
-    beta = settings.pop("beta", None)
-    if entropy:
-        energy = energy + Entropy(beta)
-    elif beta is not None:
-        raise ValueError("--set beta needs the entropy that --no-entropy removes")
-    if interaction:
-        energy = energy + Interaction()
-    for part in ("residual", "optimiser"):
-        object_ = getattr(method, part)
-        own = {key: settings.pop(key) for key in list(settings) if key in PART_SETTINGS[part]}
-        method = replace(method, **{part: replace(object_, **own)})
-    unknown = [key for key in settings if key not in OWN_SETTINGS]
-    if unknown:
-        raise ValueError(f"--set {unknown[0]}: no such setting; there are {', '.join(SETTINGS)}")
-    return replace(method, energy=energy, **settings)
-
-
-PART_SETTINGS = {
-    "residual": ("alpha", "weight", "kinetic"),
-    "optimiser": ("steps", "learning_rate", "final", "clip", "patience"),
-}
-OWN_SETTINGS = ("particles", "nodes", "batch", "learn_weights", "learn_bandwidth")
-SETTINGS = (
-    *OWN_SETTINGS,
-    *PART_SETTINGS["residual"],
-    *PART_SETTINGS["optimiser"],
-    "beta",
-    "hidden",
-)
-
-
-def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` texts as numbers, booleans or widths such as 64,64."""
-    settings: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key or not text:
-            raise ValueError(f"--set takes KEY=VALUE, got {pair!r}")
-        if key not in SETTINGS:
-            raise ValueError(f"--set {key}: no such setting; there are {', '.join(SETTINGS)}")
-        try:
-            value = json.loads(f"[{text}]" if key == "hidden" else text)
-        except ValueError:
-            raise ValueError(f"--set {key}: {text!r} is not a number") from None
-        settings[key] = tuple(value) if key == "hidden" else value
-    return settings
 
 
 def fit_file(

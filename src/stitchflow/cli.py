@@ -74,7 +74,8 @@ def fit(
     import jax
 
     from stitchflow._method import check_data
-    from stitchflow._runs import build_method, fit_file, held_out, naming, parse_settings
+    from stitchflow._runs import fit_file, held_out, naming
+    from stitchflow._settings import build_method, parse_settings
     from stitchflow._status import DataWarning
     from stitchflow._stitching import Stitching
     from stitchflow._tables import Columns, read_table
