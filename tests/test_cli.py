@@ -343,7 +343,8 @@ def test_held_out_times_are_interpolated_and_forecast(tmp_path, data):
 
 def test_nobody_is_set_aside_when_asked(tmp_path, data):
     run = tmp_path / "run"
-    succeed("fit", data, "--out", run, "--method", "nearest", "--test-fraction", 0)
+    text = succeed("fit", data, "--out", run, "--method", "nearest", "--test-fraction", 0)
+    assert "stitchflow evaluate" not in text
     assert split_of(run) == (set(range(len(X))), set())
     assert "held nothing out" in refused("evaluate", run)
     assert scores(run, "--data", write(tmp_path / "other.npz", x=X + 0.1))
@@ -783,7 +784,18 @@ def test_a_run_without_a_record_of_its_data_is_not_evaluated(still, source):
     fit = sf.load(still)
     fit.source = source
     fit.save(still, overwrite=True)
-    assert f"{still} was not made by `stitchflow fit`" in refused("evaluate", still)
+    message = refused("evaluate", still)
+    assert f"{still} was not made by `stitchflow fit`" in message
+    assert "`evaluate --data`" in message
+
+
+def test_a_fit_saved_from_python_is_scored_on_a_file(tmp_path, data):
+    sf.fit(sf.Snapshots.from_table(X, T), sf.Nearest(), progress=False).save(tmp_path / "saved")
+    rows = scores(tmp_path / "saved", "--data", data)
+    assert value(rows, "one-step", 1.0) == pytest.approx(metrics.w1(X[:N], X[N : 2 * N]), rel=1e-5)
+    assert {row["floor"] for row in rows} == {None}
+    line = write(tmp_path / "line.npz", x=X[:, 0])
+    assert "has 1 dimensions" in refused("evaluate", tmp_path / "saved", "--data", line)
 
 
 # The program itself

@@ -246,6 +246,15 @@ def test_a_report_is_written_where_the_data_is_gone(run, tmp_path):
     assert scene_of(page)["samples"]
 
 
+def test_a_run_that_held_nothing_out_is_reported_with_its_data(run, tmp_path):
+    arguments = ("--out", run, "--method", "nearest", "--test-fraction", 0, "--overwrite")
+    assert command("fit", tmp_path / "data.npz", *arguments) == 0
+    page = report_run(run).read_text()
+    assert "There were no held-out individuals to score." in page
+    assert "No scores and no data" not in page
+    assert scene_of(page)["data"]["label"]
+
+
 def test_a_run_that_does_not_say_its_versions_is_reported_without(run, tmp_path):
     (tmp_path / "data.npz").unlink()
     path = run / "header.json"

@@ -29,7 +29,9 @@ Data = Annotated[
         metavar="DATA",
     ),
 ]
-Run = Annotated[Path, typer.Argument(help="a directory made by `stitchflow fit`", metavar="RUN")]
+Run = Annotated[
+    Path, typer.Argument(help="a directory made by `stitchflow fit` or `fit.save`", metavar="RUN")
+]
 Seed = Annotated[
     int, typer.Option(help="same seed, same result", min=0, max=2**32 - 1, metavar="S")
 ]

@@ -94,33 +94,52 @@ def fit_file(
         return result
 
 
-def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots]:
-    """A finished run and its held-out individuals, with its training data where that is at hand."""
+def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots | None]:
+    """A finished run and individuals to score it on, with its training data where that is at hand.
+
+    They are those of `data`, else those that were held out, if any were.
+    """
     result = load(run)
-    if not {"path", "sha256", "columns"} <= set(result.source):
-        raise ValueError(f"{run} was not made by `stitchflow fit`: it has no record of its data")
+    if {"path", "sha256", "columns"} <= set(result.source):
+        return _open_recorded(result, run, data)
+    if data is None:
+        raise ValueError(
+            f"{run} was not made by `stitchflow fit` and has no record of its data; "
+            "name a file with `evaluate --data`"
+        )
+    return result, _to_score(_in_its_space(read_table(data), result, run))
+
+
+def _open_recorded(result: Fit, run: Path, data: Path | None) -> tuple[Fit, Snapshots | None]:
     columns = Columns.stored(result.source["columns"])
     stored = Path(result.source["path"])
     split = read_split(run, result.source)
-    file = read_table(data or stored, columns) if data or stored.is_file() else None
-    if file is None:
-        raise ValueError(f"{stored}: the data of {run} is gone; name another file with --data")
-    if file.snapshots.dim != result.flow.dim:
-        dims = f"{file.snapshots.dim} dimensions; {run} was fitted in {result.flow.dim}"
-        raise ValueError(f"{file.path} has {dims}")
+    if data is None and not stored.is_file():
+        words = f"{stored}: the data of {run} is gone"
+        raise ValueError(f"{words}; name another file with `evaluate --data`")
+    file = _in_its_space(read_table(data or stored, columns), result, run)
     if file.sha256 == result.source["sha256"]:
         result.data = file.at_rows(split.train)
-        if not len(split.test):
-            raise ValueError(f"{run} held nothing out; name other individuals with --data")
-        return result, file.at_rows(split.test)
+        return result, file.at_rows(split.test) if len(split.test) else None
     if data is None:
-        raise ValueError(f"{stored} has changed since {run} was fitted; name a file with --data")
+        words = f"{stored} has changed since {run} was fitted"
+        raise ValueError(f"{words}; name a file with `evaluate --data`")
     if stored.is_file():
         original = read_table(stored, columns)
         if original.sha256 == result.source["sha256"]:
             result.data = original.at_rows(split.train)
-    test = file.snapshots if file.test_rows is None else file.at_rows(file.test_rows)
-    return result, test
+    return result, _to_score(file)
+
+
+def _in_its_space(file: DataFile, result: Fit, run: Path) -> DataFile:
+    if file.snapshots.dim != result.flow.dim:
+        dims = f"{file.snapshots.dim} dimensions; {run} was fitted in {result.flow.dim}"
+        raise ValueError(f"{file.path} has {dims}")
+    return file
+
+
+def _to_score(file: DataFile) -> Snapshots:
+    return file.snapshots if file.test_rows is None else file.at_rows(file.test_rows)
 
 
 def held_out(file: DataFile, run: Path, source: dict[str, Any]) -> Snapshots | None:

@@ -120,8 +120,10 @@ def fit(
     if not result.status.ok:
         console.print("an interrupted fit goes on with --resume")
         raise typer.Exit(1)
-    _write_report(result, out, held_out(file, out, result.source))
-    console.print(f"next: stitchflow evaluate {out}")
+    test = held_out(file, out, result.source)
+    _write_report(result, out, test)
+    if test is not None:
+        console.print(f"next: stitchflow evaluate {out}")
 
 
 @app.command()
@@ -147,6 +149,8 @@ def evaluate(
     from stitchflow._evaluate import table
 
     result, test = _runs.open_run(run, data)
+    if test is None:
+        raise ValueError(f"{run} held nothing out; name other individuals with --data")
     scores, seconds = _runs.timed(score, result, test, progress=sys.stderr.isatty())
     if not scores:
         raise ValueError(f"{run}: no time of the held-out data can be scored")
