@@ -1,12 +1,15 @@
 """Cross-validation: what is left out is never seen, and what is scored is what was left out."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._crossval import folds_of
+from stitchflow import _crossval
+from stitchflow._crossval import CrossValidation, folds_of
+from stitchflow._evaluate import Scores
 from stitchflow.cli import main
 
 QUICK = sf.Stitching(
@@ -86,6 +89,17 @@ def test_bad_requests_are_refused_before_any_fit(drift, leave_out, words):
         sf.cross_validate(drift, ["magic"], progress=False)
 
 
+def refused(capsys, data, *arguments) -> str:
+    """The one line on stderr of a command that is refused."""
+    with pytest.raises(SystemExit) as end:
+        main(["crossval", str(data), *arguments])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("stitchflow: ")
+    assert said.count("\n") == 1
+    return said
+
+
 def test_the_command_prints_a_table_and_appends_lines(drift, tmp_path, capsys):
     data, lines, chart = tmp_path / "d.npz", tmp_path / "cv.jsonl", tmp_path / "cv.png"
     np.savez(data, x=drift.x, t=drift.times[drift.index])
@@ -102,15 +116,41 @@ def test_the_command_prints_a_table_and_appends_lines(drift, tmp_path, capsys):
     assert chart.stat().st_size > 1000
 
 
+def test_a_chart_that_cannot_be_drawn_is_refused_before_any_fit(
+    drift, tmp_path, capsys, monkeypatch
+):
+    data = tmp_path / "d.npz"
+    np.savez(data, x=drift.x, t=drift.times[drift.index])
+    monkeypatch.setattr(_crossval, "cross_validate", lambda *_, **__: pytest.fail("a fit"))
+    for name, words in (("cv.foo", "cv.foo must end in one of ."), ("cv", "must end in")):
+        assert words in refused(capsys, data, "--plot", str(tmp_path / name))
+    for package in ("matplotlib", "matplotlib.backend_bases"):
+        monkeypatch.setitem(sys.modules, package, None)
+    said = refused(capsys, data, "--plot", str(tmp_path / "cv.png"))
+    assert "install stitchflow[plot]" in said
+
+
+def test_scores_are_printed_before_their_chart(drift, tmp_path, capsys):
+    data, chart = tmp_path / "d.npz", tmp_path / "cv.png"
+    np.savez(data, x=drift.x, t=drift.times[drift.index])
+    chart.mkdir()
+    said = ["--methods", "nearest,ot-linear", "--leave-out", "1", "--plot", str(chart)]
+    with pytest.raises(SystemExit):
+        main(["crossval", str(data), *said])
+    assert "ot-linear" in capsys.readouterr().out
+
+
+def test_without_pandas_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for scores in (CrossValidation(), Scores()):
+        with pytest.raises(ImportError, match=r"needs pandas; install stitchflow\[data\]"):
+            scores.to_pandas()
+
+
 @pytest.mark.parametrize(
     "arguments", [["--leave-out", "9"], ["--methods", "magic"], ["--seeds", "0.5"], ["--pca", "9"]]
 )
 def test_the_command_refuses_in_one_line(drift, tmp_path, capsys, arguments):
     data = tmp_path / "d.npz"
     np.savez(data, x=drift.x, t=drift.times[drift.index])
-    with pytest.raises(SystemExit) as end:
-        main(["crossval", str(data), *arguments])
-    assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("stitchflow: ")
-    assert said.count("\n") == 1
+    refused(capsys, data, *arguments)

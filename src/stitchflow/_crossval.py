@@ -12,6 +12,7 @@ import numpy as np
 
 from stitchflow._cluster import ClusterLike, check_cluster, run_all
 from stitchflow._evaluate import as_text, evaluate
+from stitchflow._extras import require
 from stitchflow._method import Method, check_data
 from stitchflow._methods import METHODS
 from stitchflow._snapshots import Snapshots
@@ -81,9 +82,8 @@ class CrossValidation(list[FoldScore]):
     """Scores of all folds."""
 
     def to_pandas(self) -> Any:
-        import pandas
-
-        return pandas.DataFrame([asdict(row) for row in self])
+        """A data frame of one row a score."""
+        return require("pandas", "data").DataFrame([asdict(row) for row in self])
 
     @property
     def methods(self) -> list[str]:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 
+from stitchflow._extras import require
 from stitchflow._method import Fit
 from stitchflow._progress import tqdm
 from stitchflow._snapshots import Snapshots
@@ -40,9 +41,8 @@ class Scores(list[Row]):
     """Rows of an evaluation."""
 
     def to_pandas(self) -> Any:
-        import pandas
-
-        return pandas.DataFrame([asdict(row) for row in self])
+        """A data frame of one row a score."""
+        return require("pandas", "data").DataFrame([asdict(row) for row in self])
 
     def mean(self, protocol: str, metric: str = "w1") -> float:
         """The mean over times of one protocol and metric."""

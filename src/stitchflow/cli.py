@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from stitchflow import _options
+from stitchflow._extras import require
 from stitchflow._status import in_own_words
 
 app = typer.Typer(
@@ -250,6 +251,8 @@ def crossval(
     for option, file in (("--json", json), ("--plot", plot)):
         if file is not None and not file.parent.is_dir():
             raise ValueError(f"{option} {file}: there is no directory {file.parent}")
+    if plot is not None:
+        _check_chart(plot)
     features = None if columns is None else tuple(columns.split(","))
     keys = Columns(time_key, rep, features, weight_key, id_key, group_key)
     table = read_table(data, keys)
@@ -265,12 +268,12 @@ def crossval(
             arrived=None if json is None else lambda rows: append_json(json, crossval_rows(rows)),
             progress=sys.stderr.isatty(),
         )
+    console.print(scores)
     if plot is not None:
         from stitchflow import pl
 
         pl.cross_validation(scores).figure.savefig(plot, dpi=150, bbox_inches="tight")
         console.print(f"wrote {plot}", soft_wrap=True)
-    console.print(scores)
 
 
 @app.command()
@@ -322,6 +325,14 @@ def _write_report(result: Any, out: Path, test: Any) -> None:
         console.print(f"wrote {out / REPORT}", soft_wrap=True)
     except ImportError as error:
         console.print(str(error))
+
+
+def _check_chart(path: Path) -> None:
+    """A chart that cannot be drawn is refused before the fits it would show."""
+    canvas = require("matplotlib.backend_bases", "plot").FigureCanvasBase
+    known = canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise ValueError(f"--plot {path} must end in one of .{', .'.join(sorted(known))}")
 
 
 def _numbers(text: str | None, option: str) -> list[float]:
