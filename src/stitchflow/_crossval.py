@@ -87,10 +87,12 @@ class CrossValidation(list[FoldScore]):
 
     @property
     def methods(self) -> list[str]:
+        """The names of the methods, in their order."""
         return list(dict.fromkeys(row.method for row in self))
 
     @property
     def metrics(self) -> list[str]:
+        """The names of the distances, in their order."""
         return list(dict.fromkeys(row.metric for row in self))
 
     def places(self, metric: str) -> list[tuple[str, str, float | None]]:
@@ -109,6 +111,7 @@ class CrossValidation(list[FoldScore]):
         return float(np.mean(values)) if values else None
 
     def floor(self, metric: str, place: tuple[str, str, float | None]) -> float | None:
+        """What other individuals score at one place, or None where that is unknown."""
         for row in self:
             if row.metric == metric and (row.left_out, row.protocol, row.time) == place:
                 return row.floor

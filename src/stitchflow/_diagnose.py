@@ -73,6 +73,7 @@ class Diagnosis:
 
     @property
     def sentences(self) -> tuple[str, str]:
+        """What the numbers say, to quote."""
         low, high = (100.0 * end for end in self.non_gradient_interval)
         verdict = {
             True: "this is consistent with a gradient flow",
@@ -103,6 +104,7 @@ class Diagnosis:
 
     @property
     def suggests_growth(self) -> bool:
+        """Whether the counts change enough for `Growth`."""
         masses = np.asarray(self.masses)
         return bool(len(masses)) and bool(masses.max() / masses.min() > GROWING)
 

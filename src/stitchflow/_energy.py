@@ -65,6 +65,7 @@ class Energy(eqx.Module):
 
     @property
     def time_varying(self) -> bool:
+        """Whether any term changes in time."""
         return any(getattr(term, "time_varying", False) for term in self.terms)
 
     def at_speed(self, speed: float) -> Energy:

@@ -54,9 +54,11 @@ class Ensemble:
         return _spread(values - values.mean(axis=1, keepdims=True))
 
     def force(self, x: Any, t: float | None = None) -> Spread:
+        """Minus the gradient of V."""
         return _spread(np.stack([np.asarray(m.energy.force(x, t)) for m in self.members]))  # pyright: ignore
 
     def velocity(self, x: Any, t: float) -> Spread:
+        """The velocity of the curve."""
         return _spread(np.stack([np.asarray(m.flow.velocity(x, t)) for m in self.members]))
 
     def rollout(self, times: Any, n: int = 1000, key: KeyLike = 0) -> np.ndarray:

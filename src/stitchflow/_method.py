@@ -24,7 +24,21 @@ SHOWN = ("divergence", "residual")  # of the history, at its end
 
 @dataclass
 class Fit:
-    """A fitted model: what it answers with, how it got there, how it ended."""
+    """A fitted model: what it answers with, how it got there, how it ended.
+
+    Attributes:
+        method: the settings, with every choice made.
+        flow: samples, simulates, and knows densities and velocities.
+        energy: what was learned, in the user's units; None for methods without one.
+        status: how the fit ended, in a sentence.
+        history: each part of the loss at every look, and the steps of the looks.
+        steps: how many there were, over all stages.
+        seconds: how long it took.
+        seed: the key, where it was an integer.
+        data: what was fitted; None for a loaded fit.
+        times: the times of that data.
+        source: where the data came from, for runs of the command line.
+    """
 
     method: Method
     flow: Flow

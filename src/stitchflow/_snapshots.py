@@ -147,10 +147,12 @@ class Snapshots:
 
     @property
     def dim(self) -> int:
+        """How many coordinates an individual has."""
         return self.x.shape[1]
 
     @cached_property
     def counts(self) -> np.ndarray:
+        """How many individuals each time has."""
         return np.bincount(self.index, minlength=len(self.times))
 
     @cached_property
@@ -166,10 +168,12 @@ class Snapshots:
         return self.x[self.slice(k)]
 
     def cloud_weights(self, k: int) -> np.ndarray:
+        """The weights of the individuals of the k-th time."""
         return self.weights[self.slice(k)]
 
     @property
     def clouds(self) -> list[np.ndarray]:
+        """The individuals of each time."""
         return [self.cloud(k) for k in range(len(self))]
 
     def at(self, t: float) -> int:
