@@ -1,11 +1,15 @@
 """The documentation runs and is complete: tutorials, the extension page, the list of names."""
 
+import subprocess
+import sys
+from inspect import get_annotations, getdoc
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stitchflow as sf
-from pages import DOCS, commands, run_page
+from pages import DOCS, blocks, commands, run_page
 from stitchflow import _choices, bench, cli
 
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md"))
@@ -63,6 +67,13 @@ def test_every_tutorial_is_run_somewhere():
     assert set(TUTORIALS) == set(CHECKS) | ELSEWHERE
 
 
+def run_commands(page):
+    for arguments in commands(page):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(arguments)
+        assert ended.value.code == 0, arguments
+
+
 @pytest.mark.parametrize(
     "tutorial",
     [
@@ -73,10 +84,7 @@ def test_every_tutorial_is_run_somewhere():
 def test_a_tutorial_runs(tutorial):
     page = f"tutorials/{tutorial}.md"
     CHECKS[tutorial](run_page(page))
-    for arguments in commands(page):
-        with pytest.raises(SystemExit) as ended:
-            cli.main(arguments)
-        assert ended.value.code == 0, arguments
+    run_commands(page)
 
 
 @pytest.mark.full
@@ -84,6 +92,24 @@ def test_a_tutorial_runs(tutorial):
 def test_a_page_of_defaults_runs_at_a_small_budget(page, monkeypatch):
     monkeypatch.setattr(_choices, "STEPS", 60)
     assert run_page(page)["fit"].status.ok
+
+
+@pytest.mark.full
+def test_the_commands_of_the_first_page_run(monkeypatch):
+    from cells import moving_blobs
+
+    monkeypatch.setattr(_choices, "STEPS", 60)
+    moving_blobs().write_h5ad("cells.h5ad")
+    run_commands("index.md")
+
+
+@pytest.mark.full
+def test_the_page_on_many_fits_runs_as_a_program(tmp_path):
+    (script,) = blocks("cluster.md", "```python")
+    (tmp_path / "sweep.py").write_text(script)
+    done = subprocess.run([sys.executable, "sweep.py"], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert all(sf.load(f"runs/{seed}").status.ok for seed in range(4))
 
 
 def check_the_example_method(names):
@@ -112,6 +138,17 @@ def test_the_example_method_keeps_the_contract():
 def test_the_extension_page_runs():
     names = run_page("extend.md")
     assert all(names[name].status.ok for name in ("gathered", "capped", "other"))
+
+
+def test_what_the_reference_shows_says_what_it_is():
+    """A member without a docstring is left out of it."""
+    kinds = (sf.Snapshots, sf.Energy, sf.Scores, sf.CrossValidation, sf.Diagnosis, sf.Ensemble)
+    names = [(kind, name) for kind in kinds for name in vars(kind) if name[0] != "_"]
+    members = [(kind, name) for kind, name in names if name not in get_annotations(kind)]
+    bare = [f"{kind.__name__}.{name}" for kind, name in members if not getdoc(getattr(kind, name))]
+    assert bare == []
+    fields = sf.Fit.__dataclass_fields__
+    assert [name for name in fields if f"\n    {name}: " not in (getdoc(sf.Fit) or "")] == []
 
 
 def test_the_reference_lists_every_public_name():
