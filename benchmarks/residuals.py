@@ -25,7 +25,8 @@ VARIANTS["velocity, splines"] = lambda method: replace(method, curve=sf.Spline()
 INTRODUCTION = """# Residuals compared
 
 Every residual at its defaults, everything else as `Stitching()` chooses it; seed 0,
-held-out individuals. Written by `make residuals`.
+held-out individuals. Seconds are of one core that other work was sharing: no more than a rank.
+Written by `make residuals`.
 
 """
 
