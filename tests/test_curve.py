@@ -1,14 +1,17 @@
 """Curves and their starts."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import cumulative_trapezoid
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from stitchflow import Curve, Snapshots, Stitching, _coupling
 from stitchflow._curve import hermite, inverse_softplus, node_times, through_snapshots
+from stitchflow._networks import MLP, GrowthRate
 from stitchflow._start import start
 
 
@@ -24,6 +27,39 @@ def test_positions_and_velocities_between_nodes():
     np.testing.assert_allclose(curve.velocity(jnp.asarray(1.0)), [[1.0], [0.0]])
     np.testing.assert_allclose(curve.centres(jnp.asarray(3.0)), [[3.0], [2.0]])
     assert float(curve.bandwidth) == pytest.approx(0.5)
+
+
+def test_a_curve_goes_from_its_first_node_to_its_last():
+    curve = line()
+    assert (curve.t0, curve.t1) == (0.0, 3.0)
+    np.testing.assert_array_equal(curve.centres(jnp.asarray(curve.t0)), curve.particles[0])
+    # Speeds 1 and 2 over the first interval, 1 and 0 over the second.
+    assert curve.speed == pytest.approx(np.sqrt((1.0 + 4.0 + 1.0 + 0.0) / 4.0))
+
+
+def growing() -> Curve:
+    """The line, with a rate that is linear in place and time: along straight paths, in time."""
+    rate = GrowthRate(MLP(2, (), 1, jax.random.key(0)))
+    parts = jnp.asarray([[0.7], [0.25]]), jnp.asarray([-0.4])
+    rate = eqx.tree_at(lambda g: (g.network.weights[0], g.network.biases[0]), rate, parts)
+    curve = line()
+    weights, times = jnp.asarray([0.3, -0.2]), curve.times
+    return Curve(curve.particles, weights, curve.raw_bandwidth, times, growth=rate)
+
+
+def test_log_weights_gain_the_integral_of_the_rate(x64):
+    curve, grid = growing(), np.linspace(0.0, 3.0, 3001)
+    paths = jnp.stack([curve.centres(jnp.asarray(t))[:, 0] for t in (0.0, 1.0, 3.0)])
+    along = np.stack([np.interp(grid, curve.times, path) for path in np.asarray(paths).T], axis=1)
+    rates = 0.7 * along + 0.25 * (2.0 * grid[:, None] - 1.0) - 0.4
+    gained = cumulative_trapezoid(rates, grid, axis=0, initial=0.0)
+    expected = np.asarray(curve.log_weights) + gained[[0, 1000, 3000]]
+    np.testing.assert_allclose(curve.node_logits, expected, atol=1e-10)
+    at_two = curve.logits(jnp.asarray(2.0))  # half-way between the last two
+    np.testing.assert_allclose(at_two, expected[1:].mean(axis=0), atol=1e-10)
+    cloud = curve.cloud(curve.particles, curve.node_logits)
+    shares = np.exp(expected) / np.exp(expected).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(cloud.weights, shares, atol=1e-10)
 
 
 def test_a_cubic_is_its_own_hermite_polynomial():
@@ -58,6 +94,22 @@ def test_nodes_fall_on_observations_where_they_fit():
     assert set(observed) <= set(nodes)
     assert (np.diff(nodes) > 0).all()
     assert len(node_times(np.linspace(0, 1, 200), 50)) == 50
+
+
+def test_fast_gaps_get_more_nodes():
+    """Shares of time and of action, half and half: 5/8 and 3/8 of 40 intervals."""
+    nodes = node_times(np.array([0.0, 1.0, 2.0]), 41, np.array([6.0, 2.0]))
+    assert len(nodes) == 41
+    assert (nodes < 1.0).sum() == 25
+    many = node_times(np.linspace(0.0, 2.0, 101), 41, np.repeat([6.0, 2.0], 50))
+    assert len(many) == 41
+    assert (many < 1.0 - 1e-9).sum() == 25
+
+
+def test_a_gap_too_short_for_float32_stays_one_interval():
+    observed = np.array([0.0, 0.5, 0.5 + 5e-7, 1.0])
+    nodes = node_times(observed, 41, np.array([0.0, 1.0, 0.0]))
+    assert ((nodes >= observed[1]) & (nodes <= observed[2])).sum() == 2
 
 
 def test_bandwidths_stay_between_their_bounds():
@@ -145,5 +197,8 @@ def test_paired_data_starts_on_its_own_paths():
 def test_bad_curves_are_named():
     with pytest.raises(ValueError, match="node times must increase"):
         Curve(jnp.zeros((2, 1, 1)), jnp.zeros(1), jnp.zeros(()), (1.0, 0.0))
+    for weights, width in ((jnp.zeros(2), jnp.zeros(())), (jnp.zeros(1), jnp.zeros(3))):
+        with pytest.raises(ValueError, match="1 particles in 2 dimensions do not go with"):
+            Curve(jnp.zeros((2, 1, 2)), weights, width, (0.0, 1.0))
     with pytest.raises(ValueError, match="two or more, got 1"):
         Curve(jnp.zeros((1, 1, 1)), jnp.zeros(1), jnp.zeros(()), (1.0,))

@@ -124,7 +124,9 @@ def test_individuals_without_weight_are_not_seen(divergence):
         (lambda: DenoisingScoreMatching(0.0), "sigma must be in"),
         (lambda: MMD(()), "lengths must hold one length or more"),
         (lambda: MMD((0.0,)), "lengths must be in"),
+        (lambda: MMD(weight=0.0), "weight must be in"),
         (lambda: SinkhornDivergence(blur=0.0), "blur must be in"),
+        (lambda: SinkhornDivergence(weight=0.0), "weight must be in"),
         (lambda: SinkhornDivergence(iterations=0), "iterations must be at least 1, got 0"),
     ],
 )

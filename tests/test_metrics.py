@@ -27,6 +27,13 @@ def test_a_translation_costs_its_length():
     assert metrics.sliced_w2(X, X + shift) == pytest.approx(0.5 / np.sqrt(3), rel=0.15)
 
 
+@pytest.mark.parametrize("n", [80, 40, 20])
+def test_on_a_line_slices_are_the_whole(n):
+    """Sorted points are matched, each of the smaller cloud with as many of the larger."""
+    x, y = X[:n, :1], Y[:, :1]
+    assert metrics.sliced_w2(x, y) == pytest.approx(metrics.w2(x, y), rel=1e-10)
+
+
 @pytest.mark.parametrize("name", DISTANCES)
 def test_every_distance_is_zero_on_itself_and_symmetric(name):
     assert DISTANCES[name](X, X) == pytest.approx(0.0, abs=1e-7)

@@ -82,3 +82,9 @@ def test_a_polar_series_is_odd_harmonics_times_chebyshev(x64):
     z = rng.normal(size=(40, 2))  # some of them beyond the disc
     np.testing.assert_allclose(field(jnp.asarray(z)), polar(z, coefficients), atol=1e-8)
     np.testing.assert_allclose(field(jnp.asarray(-z)), -polar(z, coefficients), atol=1e-8)
+
+
+def test_a_polar_series_is_steep_but_finite_at_the_origin():
+    field = PolarSeries(jax.random.key(0))
+    assert jnp.isfinite(field(jnp.zeros((1, 2)))).all()
+    assert jnp.isfinite(jax.jacfwd(field)(jnp.zeros(2))).all()

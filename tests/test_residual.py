@@ -9,6 +9,7 @@ import parity
 from stitchflow import (
     Backward,
     Curve,
+    DensityResidual,
     Energy,
     Entropy,
     Forward,
@@ -21,7 +22,10 @@ from stitchflow import (
 )
 from stitchflow import _kde as kde_module
 from stitchflow._curve import inverse_softplus
+from stitchflow._intervals import Intervals
+from test_curve import growing
 from test_kde import parity_kde
+from test_spline import cubic_curve
 
 SCHEMES = {
     "forward": Forward(),
@@ -34,6 +38,49 @@ ORDERS = {"forward": 1, "backward": 1, "midpoint": 2, "trapezoid": 2}
 
 def trig(x):
     return jnp.sin(x).sum() + 0.1 * (x**4).sum()
+
+
+@pytest.mark.parametrize("make", [growing, cubic_curve])
+def test_intervals_are_the_curve_between_its_nodes(x64, make):
+    curve = make()
+    intervals = Intervals.of(curve)
+    np.testing.assert_allclose(intervals.duration, np.diff(curve.times))
+    for share in (0.0, 0.3, 0.5):
+        times, centres, logits = intervals.at(share)
+        for k, t in enumerate(curve.times[:-1]):
+            at = jnp.asarray(t + share * np.diff(curve.times)[k])
+            assert float(times[k]) == pytest.approx(float(at))
+            np.testing.assert_allclose(centres[k], curve.centres(at), atol=1e-12)
+            np.testing.assert_allclose(logits[k], curve.logits(at), atol=1e-12)
+            np.testing.assert_allclose(
+                intervals.velocities(share)[k], curve.velocity(at), atol=1e-12
+            )
+    np.testing.assert_allclose(intervals.weights, jax.nn.softmax(intervals.at(0.5)[2], axis=1))
+
+
+@pytest.mark.parametrize("kind", [VelocityResidual, DensityResidual])
+def test_alpha_mixes_centres_and_draws(x64, kind):
+    curve, energy, key = ou_curve(4, 1.7, 0.5, True), ou_energy(1.2, 0.4), jax.random.key(0)
+    residual, draw = kind(alpha=0.3), jax.random.split(key)[1]
+    expected = 0.7 * residual.at_centres(curve, energy)
+    expected += 0.3 * residual.monte_carlo(curve, energy, draw)
+    assert float(residual(curve, energy, key)) == pytest.approx(float(expected), rel=1e-10)
+    drawn = kind(alpha=1.0)(curve, energy, key)
+    assert float(kind()(curve, energy, key)) == float(drawn)
+
+
+def test_residuals_add_with_their_weights(x64):
+    curve, energy = ou_curve(4, 1.7, 0.5, True), ou_energy(1.2, 0.4)
+    one = VelocityResidual(alpha=0.0, weight=2.0)
+    other = VelocityResidual(alpha=0.0, weight=0.5, kinetic=2.0)
+    expected = 2.0 * one.at_centres(curve, energy) + 0.5 * other.at_centres(curve, energy)
+    assert float((one + other)(curve, energy, jax.random.key(0))) == pytest.approx(float(expected))
+
+
+def test_settings_are_no_parameters():
+    given = {"alpha": 0.5, "weight": 1.0, "stations": 3, "ridge": 0.1, "draws": 5, "widening": 1.0}
+    for kind in (VelocityResidual, DensityResidual):
+        assert not jax.tree.leaves(kind(**given))
 
 
 @pytest.mark.parametrize("name", SCHEMES)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from stitchflow import Snapshots
+from stitchflow import Snapshots, Units
 from stitchflow._method import check_data
 
 
@@ -32,6 +32,20 @@ def test_a_table_in_any_order_is_the_same_data():
     for k in range(3):
         assert sorted(shuffled.cloud(k).tolist()) == sorted(data.cloud(k).tolist())
     np.testing.assert_array_equal(data.x[order][shuffled.rows], shuffled.x)
+
+
+def test_units_are_undone_and_the_identity_does_nothing():
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    units = Units((1.0, -2.0, 0.5), length=3.0, start=-1.0, duration=7.0)
+    np.testing.assert_allclose(units.space_out(units.space_in(x)), x, atol=1e-6)
+    np.testing.assert_allclose(units.space_in(x), (x - units.centre) / 3.0, atol=1e-6)
+    assert units.time_in(6.0) == 1.0
+    assert units.time_out(units.time_in(2.5)) == pytest.approx(2.5)
+    assert (units.energy, units.speed) == (9.0 / 7.0, 3.0 / 7.0)
+    same = Units.identity(3)
+    np.testing.assert_allclose(same.space_in(x), x, atol=1e-6)
+    assert same.time_in(2.5) == same.time_out(2.5) == 2.5
+    assert same.energy == same.speed == 1.0
 
 
 def test_split_is_within_each_time_and_repeatable():

@@ -1,12 +1,22 @@
 """Energy terms: gradients against autodiff, first variations against the functional, units."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import parity
-from stitchflow import KDE, Energy, Entropy, Interaction, InternalEnergy, Potential, VectorKernel
+from stitchflow import (
+    KDE,
+    Energy,
+    Entropy,
+    Interaction,
+    InternalEnergy,
+    Potential,
+    VectorField,
+    VectorKernel,
+)
 from stitchflow._energy import at_one
 from stitchflow._pair_terms import distances
 from stitchflow._terms import Cloud
@@ -72,6 +82,54 @@ def test_gradient_is_that_of_the_first_variation(name, cloud):
     tolerance = 2e-3 if name == "W(r) network" else 1e-9
     got = at_one(energy.gradient, x, t, rho, rho.field(x))
     np.testing.assert_allclose(got, expected, atol=tolerance)
+
+
+DIVERGENT = {
+    "V network": Potential(hidden=(8,)),
+    "V(x, t) known": Potential(moving),
+    "entropy": Entropy(0.3),
+    "U": InternalEnergy(lambda r: r**3),
+    "W(r) known": Interaction(lambda r: -1.5 * jnp.exp(-(r**2))),
+    "W(z) known": Interaction(anisotropic, radial=False),
+    "K": VectorKernel(lambda z: z**3 - z.sum() * jnp.array([1.0, 2.0, 3.0])),
+    "u": VectorField(lambda x: jnp.sin(x) * x[0]),
+}
+
+
+@pytest.mark.parametrize("name", DIVERGENT)
+def test_divergence_is_the_trace_of_the_jacobian(name, cloud):
+    energy, rho, t = ready(DIVERGENT[name], cloud), KDE.uniform(cloud), jnp.asarray(T)
+    x = jnp.asarray(np.random.default_rng(2).normal(size=(4, 3)))
+
+    def slope(y):
+        return at_one(energy.gradient, y[None], t, rho, rho.field(y[None]))[0]
+
+    @jax.jit
+    def both(x):
+        got = at_one(energy.divergence, x, t, rho, rho.moving_field(x, jnp.zeros_like(cloud)))
+        return got, jax.vmap(lambda y: jnp.trace(jax.jacfwd(slope)(y)))(x)
+
+    np.testing.assert_allclose(*both(x), rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["V(x, t) known", "W(z) known", "u"])
+def test_several_marginals_are_each_their_own(name, cloud):
+    """Gradient and divergence of two marginals at once are those of one after the other."""
+    energy = ready(DIVERGENT[name], cloud)
+    x, t = jnp.stack([cloud[:4], cloud[:4] ** 2]), jnp.asarray([T, 1.0])
+    marginals = [KDE.uniform(cloud), KDE.uniform(0.5 * cloud)]
+    fields = [rho.field(y) for rho, y in zip(marginals, x, strict=True)]
+    both = Cloud(*(jnp.stack([getattr(m, a) for m in marginals]) for a in ("centres", "weights")))
+    stacked = jax.tree.map(lambda *a: jnp.stack(a), *fields)
+    for function in (energy.gradient, energy.divergence):
+        alone = [at_one(function, *one) for one in zip(x, t, marginals, fields, strict=True)]
+        np.testing.assert_allclose(function(x, t, both, stacked), jnp.stack(alone), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_what_a_term_was_told_is_no_parameter(name, cloud):
+    leaves = jax.tree.leaves(ready(TERMS[name], cloud))
+    assert all(eqx.is_inexact_array(leaf) or callable(leaf) for leaf in leaves)
 
 
 @pytest.mark.parametrize("name", [n for n in TERMS if n not in ("entropy", "porous medium")])
@@ -186,6 +244,11 @@ def test_terms_add_and_show():
     energy = Potential() + Entropy(0.1) + Interaction()
     assert [type(t).__name__ for t in energy.terms] == ["Potential", "Entropy", "Interaction"]
     assert repr(Potential(trig) + (Entropy() + Interaction())).startswith("Potential(known V(x))")
+    assert repr(Potential()) == "Potential(V(x))"
+    assert repr(Potential(time_varying=True)) == "Potential(V(x, t))"
+    row = '<th style="text-align:left">beta</th>'
+    assert row not in Energy((Entropy(0.1),))._repr_html_()  # nor asked for before there are units
+    assert row in Energy.known(Entropy(0.1), 2)._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -218,5 +281,7 @@ def test_bad_questions_are_named(cloud):
         energy.interaction([1.0])
     with pytest.raises(ValueError, match="no vector kernel"):
         energy.kernel(cloud)
+    with pytest.raises(ValueError, match="number of points in measure must be at least 2, got 1"):
+        energy.velocity(cloud, 0.0, cloud[:1])
     with pytest.raises(ValueError, match="no parameters yet"):
         Energy((Potential(),)).potential(cloud)
