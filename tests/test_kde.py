@@ -230,7 +230,9 @@ def test_the_chosen_bandwidth_predicts_left_out_points_best():
     multiple = chosen / widths.mean(axis=0)
     assert multiple[0] == pytest.approx(multiple[1], rel=1e-5)
     assert multiple[0] < 0.6
-    total = lambda m: sum(left_out_likelihood(x, m * w) for x, w in zip(clouds, widths, strict=True))
+    total = lambda m: sum(
+        left_out_likelihood(x, m * w) for x, w in zip(clouds, widths, strict=True)
+    )
     others = multiple[0] * 2.0 ** np.array([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0])
     assert total(multiple[0]) > max(map(total, others))
 
