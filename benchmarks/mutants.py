@@ -2,7 +2,8 @@
 
 Each mutant is the package with one operator or constant changed; the quick tests beside the changed
 module run on it, and a failure kills it. `results/mutants.jsonl` holds a line each, `make mutants`
-adds what is missing of a fixed sample, and prints those that survived.
+adds what is missing of a fixed sample, and prints those that survived, each with the `reason` that
+was written to its line by hand.
 """
 
 import argparse
@@ -168,7 +169,9 @@ def main() -> None:
     jax.config.update("jax_compilation_cache_dir", str(ROOT / "build" / "mutants-cache"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     lines = LINES.read_text().splitlines() if LINES.exists() else []
-    rows = {tuple(row["mutant"]): row["killed"] for row in map(json.loads, lines)}
+    read = [json.loads(line) for line in lines]
+    rows = {tuple(row["mutant"]): row["killed"] for row in read}
+    reasons = {tuple(row["mutant"]): row["reason"] for row in read if "reason" in row}
     missing = [m for m in sample(chosen.count, chosen.seed) if m not in rows]
     missing = [m for m in missing if m.module in chosen.only]
     needed = tuple(sorted({name for m in missing for name in TESTS[m.module]}))
@@ -185,7 +188,7 @@ def main() -> None:
     print(f"{sum(rows.values())} of {len(rows)} killed; survivors:")
     for mutant, dead in rows.items():
         if not dead:
-            print(" ", *mutant)
+            print(" ", *mutant, "--", reasons.get(mutant, "not looked at yet"))
 
 
 if __name__ == "__main__":
