@@ -113,8 +113,8 @@ def test_a_fit_moves_grows_and_slows_with_the_data(x64, quick_compilation):
     close(other.energy.force(y), plain.energy.force(X) * a / c)
     close(other.flow.velocity(y, t(0.7)), plain.flow.velocity(X, 0.7) * a / c)
     close(other.flow.log_density(y, t(0.7)), plain.flow.log_density(X, 0.7) - 2 * np.log(a))
-    close(other.flow.sample([t(1.3)], 9), plain.flow.sample([1.3], 9) * a + b)
-    close(other.flow.simulate(y, t(TIMES)), plain.flow.simulate(X, TIMES) * a + b)
+    close(other.flow.sample([t(1.3)], 9), np.asarray(plain.flow.sample([1.3], 9)) * a + b)
+    close(other.flow.simulate(y, t(TIMES)), np.asarray(plain.flow.simulate(X, TIMES)) * a + b)
 
 
 @pytest.mark.full
