@@ -1,6 +1,8 @@
 """The method as a whole, on problems whose energy is known."""
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -54,6 +56,25 @@ def test_the_same_seed_gives_the_same_fit_and_another_one_another(fitted):
     x = fitted.flow.sample([0.5], 20, key=3)
     np.testing.assert_array_equal(x, again.flow.sample([0.5], 20, key=3))
     assert not np.array_equal(x, other.flow.sample([0.5], 20, key=3))
+
+
+class Bowl(eqx.Module):
+    stiffness: jax.Array
+
+    def __call__(self, x):
+        return 0.5 * self.stiffness * (x**2).sum()
+
+
+def test_a_function_of_ones_own_may_hold_arrays():
+    """They have no hash, so no program may be known by them."""
+    clouds = [np.random.default_rng(k).normal(size=(9, 1)) for k in (0, 1)]
+    data = sf.Snapshots.from_arrays(clouds, [0.0, 1.0])
+    terms = sf.Potential(Bowl(jnp.ones(())), learn=True) + sf.Entropy()
+    staged = {"consistency": sf.Consistency(steps=2, settling=2, individuals=4)}
+    method = sf.Stitching(terms, 6, 4, optimiser=sf.Optimiser(steps=4), **staged)
+    fit = sf.fit(data, method, progress=False)
+    assert fit.status.ok
+    assert fit.energy.terms[0].function.stiffness != 1.0
 
 
 def test_a_fit_compiles_its_loop_once_and_the_next_like_it_not_at_all(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -44,8 +45,11 @@ def train(
         nothing, absent = jax.tree.map(lambda _: None, seen(0)), lambda leaf: leaf is None
         own = eqx.tree_at(lambda o: o.weights, nothing, 0, is_leaf=absent)
     # Bound methods compare by identity; this compares by settings, so that fits share programs.
+    # The energy that is trained is the model's: one's own may hold arrays, which do not compare.
+    settings = replace(method, energy=Energy(()))
+    objective = lambda loss: jax.tree_util.Partial(loss, settings)
     first = minimise(
-        jax.tree_util.Partial(type(method).loss, method),
+        objective(type(method).loss),
         model,
         seen,
         key,
@@ -68,7 +72,7 @@ def train(
     saved = lambda name: None if checkpoint is None else checkpoint.following(name)
     beside = lambda part: lambda tenth: (part, seen(tenth))
     second = minimise(
-        jax.tree_util.Partial(type(method).energy_loss, method),
+        objective(type(method).energy_loss),
         energy,
         beside(curve),
         later(1),
@@ -87,7 +91,7 @@ def train(
     if unexplained > LOOSE:
         return both
     third = minimise(
-        jax.tree_util.Partial(type(method).curve_loss, method),
+        objective(type(method).curve_loss),
         curve,
         beside(second.model),
         later(2),
