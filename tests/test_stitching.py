@@ -35,8 +35,8 @@ FIRST_STAGE = sf.Stitching(consistency=sf.Consistency(steps=0))
 @pytest.mark.parametrize(
     ("dim", "method"),
     [
-        (1, FIRST_STAGE),
         (2, FIRST_STAGE),
+        pytest.param(1, FIRST_STAGE, marks=pytest.mark.full),
         pytest.param(1, None, marks=pytest.mark.full),
         pytest.param(2, None, marks=pytest.mark.full),
     ],

@@ -102,11 +102,13 @@ def _fitted(
 
 def _mark(adata: Any, k: str, train: np.ndarray) -> list[str]:
     """A column of the cells the fit has seen, where it has not seen all."""
-    if train.all():
-        adata.obs.drop(columns=f"{k}_train", errors="ignore", inplace=True)
-        return []
-    adata.obs[f"{k}_train"] = train
-    return [f"obs['{k}_train'], the cells it has seen"]
+    name = f"{k}_train"
+    if not train.all():
+        adata.obs[name] = train
+        return [f"obs[{name!r}], the cells it has seen"]
+    if name in adata.obs:
+        del adata.obs[name]
+    return []
 
 
 def _held(data: Snapshots, labels: Any, hold_out: Any) -> list[float]:
