@@ -15,7 +15,6 @@ import shutil
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -25,7 +24,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-ROOT = Path(__file__).parents[1]
+from pages import ROOT, fill
+
 LINES, COPY = ROOT / "results" / "mutants.jsonl", ROOT / "build" / "mutants"
 WARM = (jax, np, ot, pd, scipy.stats)  # once for all mutants, which are forks
 SECONDS = 170  # a mutant that never ends is noticed too
@@ -172,7 +172,8 @@ def main() -> None:
     read = [json.loads(line) for line in lines]
     rows = {tuple(row["mutant"]): row["killed"] for row in read}
     reasons = {tuple(row["mutant"]): row["reason"] for row in read if "reason" in row}
-    missing = [m for m in sample(chosen.count, chosen.seed) if m not in rows]
+    wanted = sample(chosen.count, chosen.seed)
+    missing = [m for m in wanted if m not in rows]
     missing = [m for m in missing if m.module in chosen.only]
     needed = tuple(sorted({name for m in missing for name in TESTS[m.module]}))
     if needed and fails(needed, 10 * SECONDS):
@@ -185,10 +186,21 @@ def main() -> None:
         with open(LINES, "a") as file:
             file.write(json.dumps(row) + "\n")
         print("killed  " if rows[mutant] else "SURVIVED", *mutant, f"{seconds:.0f} s", flush=True)
-    print(f"{sum(rows.values())} of {len(rows)} killed; survivors:")
-    for mutant, dead in rows.items():
-        if not dead:
-            print(" ", *mutant, "--", reasons.get(mutant, "not looked at yet"))
+    # Lines of mutants that the source has since moved past are not of the sample.
+    found = table({m: rows[m] for m in wanted if m in rows}, reasons)
+    fill(ROOT / "docs" / "reliability.md", "table: benchmarks/mutants.py", found)
+    print(found)
+
+
+def table(rows: dict[tuple, bool], reasons: dict[tuple, str]) -> str:
+    """How many were noticed, and why the others were not."""
+    from stitchflow.bench._tables import markdown  # not before: the forks import a mutant
+
+    alive = [Mutant(*mutant) for mutant, dead in rows.items() if not dead]
+    words = lambda mutant: reasons.get(mutant, "not looked at yet")
+    cells = [[f"`{m.module}` {m.line}", f"`{m.before}`", f"`{m.after}`", words(m)] for m in alive]
+    noticed = f"{sum(rows.values())} of {len(rows)} mutants are noticed. The others:"
+    return f"{noticed}\n\n{markdown(['line', 'was', 'became', 'why no test notices'], cells)}"
 
 
 if __name__ == "__main__":

@@ -52,11 +52,11 @@ def passes(python: Path, name: str, started: float, *more: str) -> None:
     print(f"{name}, jax {jax}, numpy {numpy}: {said}; {seconds:.0f} s in all", flush=True)
 
 
-def installed(place: Path, wheel: Path, folder: Path, *more: str) -> Path:
-    """The Python of a new environment with the wheel and what its tests need."""
+def installed(place: Path, folder: Path, *wanted: str) -> Path:
+    """The Python of a new environment with what is wanted."""
     run(place, "-m", "venv", folder)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "-q", f"{wheel}[test{',anndata' if more else ''}]", *more)
+    run(python, "-m", "pip", "install", "-q", *wanted)
     return python
 
 
@@ -67,7 +67,7 @@ def main() -> None:
 
     def newest(version: tuple[int, ...], place: Path) -> Path:
         started, name = time.monotonic(), ".".join(map(str, version))
-        python = installed(place, wheel, WORK / name)
+        python = installed(place, WORK / name, f"{wheel}[test]")
         passes(python, f"Python {name}", started)
         return python
 
@@ -76,7 +76,7 @@ def main() -> None:
         oldest, *_ = pool.map(newest, found, found.values())
     started, jax = time.monotonic(), run(oldest, "-c", "import jax; print(jax.__version__)")
     older = f"jax<{'.'.join(jax.split('.')[:2])}"
-    before = installed(oldest, wheel, WORK / "before", older, *BEFORE)
+    before = installed(oldest, WORK / "before", f"{wheel}[test,anndata]", older, *BEFORE)
     cellrank = ROOT / "tests" / "test_tl_cellrank.py"
     passes(before, "versions before", started, str(cellrank), "-m", "full or not full")
 

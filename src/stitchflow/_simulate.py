@@ -63,8 +63,8 @@ def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array,
     gap = float(t1 - t0)
     slope = max(float(_steepness(energy, x, log_weights, t)) for t in (t0, t1))
     least = int(np.clip(np.ceil(STEPS_PER_UNIT * gap), 2, STEPS_PER_GAP))
-    most = int(np.clip(MOST_STEPS_PER_UNIT * gap, MOST_PAIR_STEPS, MOST_STEPS))
-    most = MOST_PAIR_STEPS if energy.only(VectorKernel) else most
+    limit = MOST_PAIR_STEPS if energy.only(VectorKernel) else MOST_STEPS
+    most = int(np.clip(MOST_STEPS_PER_UNIT * gap, MOST_PAIR_STEPS, limit))
     while True:
         # A cloud that is lost already, somebody at infinity, goes on as well as it can.
         lost = not np.isfinite(slope)
