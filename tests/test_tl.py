@@ -292,6 +292,19 @@ def test_nobody_is_scored_on_what_was_fitted():
         sf.tl.score(cells)
 
 
+def test_a_report_is_judged_by_the_cells_held_out(tmp_path):
+    cells, page = moving_blobs(), tmp_path / "report.html"
+    sf.tl.fit(cells, "day", method=sf.OTLinear(), test_fraction=0.3)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    sf.tl.report(anndata.read_h5ad(tmp_path / "cells.h5ad"), page)
+    held = cells.obs_names[~cells.obs["stitchflow_train"]]
+    assert f'"{held[0]}"' in page.read_text()
+    assert "Nothing was held out" not in page.read_text()
+    sf.tl.fit(cells, "day", method=sf.OTLinear())
+    sf.tl.report(cells[:60], page)  # some of its cells are gone: their dots are, too
+    assert "Nothing was held out" in page.read_text()
+
+
 @pytest.mark.parametrize("package", ["anndata", "cellrank"])
 def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
     cells = moving_blobs()

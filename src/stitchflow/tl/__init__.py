@@ -7,7 +7,7 @@ from stitchflow.tl._fates import ancestors, fate
 from stitchflow.tl._fit import fit
 from stitchflow.tl._genes import genes
 from stitchflow.tl._perturb import perturb
-from stitchflow.tl._score import score
+from stitchflow.tl._score import report, score
 from stitchflow.tl._store import load
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "interpolate",
     "load",
     "perturb",
+    "report",
     "representation",
     "score",
     "simulate",

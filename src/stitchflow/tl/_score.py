@@ -1,4 +1,4 @@
-"""Held-out scores of a fit inside an AnnData."""
+"""How far to trust a fit inside an AnnData: scores and a page, by the cells it was not shown."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 from stitchflow._energy import Energy
 from stitchflow._evaluate import PROTOCOLS, Scores, evaluate
+from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Term
 from stitchflow._types import KeyLike
 from stitchflow.metrics import DISTANCES
+from stitchflow.report import write_report
 from stitchflow.tl._store import cells_of, load, params_of, said, trained
 
 
@@ -27,10 +29,9 @@ def score(
     Returns the rows of `evaluate` and writes them as a table to `uns[k]["scores"]`. `energy` as in
     `load`.
     """
-    params, seen = params_of(adata, key_added), trained(adata, key_added)
-    if seen.all():
+    test = _unseen(adata, key_added)
+    if test is None:
         raise ValueError("every cell was fitted: call tl.fit with test_fraction or hold_out")
-    test = cells_of(adata, params, ~seen)
     fit = load(adata, key_added, energy=energy)
     scores = evaluate(fit, test, metrics=metrics, protocols=protocols, key=key)
     table = scores.to_pandas()
@@ -39,3 +40,26 @@ def score(
     adata.uns[key_added]["scores"] = table
     said([f"uns[{key_added!r}]['scores'], held-out scores"])
     return scores
+
+
+def report(
+    adata: Any,
+    path: Any,
+    *,
+    key_added: str = "stitchflow",
+    energy: Energy | Term | None = None,
+) -> None:
+    """Write one page on a fit, judged by the cells it was not shown; `energy` as in `load`.
+
+    A file that is there already is replaced.
+
+    >>> stitchflow.tl.report(adata, "report.html")                        # doctest: +SKIP
+    """
+    test, fit = _unseen(adata, key_added), load(adata, key_added, energy=energy)
+    write_report(fit, path, test=test)
+
+
+def _unseen(adata: Any, key_added: str) -> Snapshots | None:
+    """The cells the fit was not shown, where there are any."""
+    params, seen = params_of(adata, key_added), trained(adata, key_added)
+    return None if seen.all() else cells_of(adata, params, ~seen)
