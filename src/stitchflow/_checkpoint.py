@@ -45,6 +45,7 @@ class Checkpoint:
         return other
 
     def due(self) -> bool:
+        """Whether it is time to write again."""
         return time.monotonic() - self._last >= self.seconds
 
     def write(self, state: Any, notes: dict[str, Any]) -> None:

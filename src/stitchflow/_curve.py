@@ -84,18 +84,22 @@ class Curve(eqx.Module):
 
     @property
     def t0(self) -> float:
+        """The time of the first node."""
         return self.times[0]
 
     @property
     def t1(self) -> float:
+        """The time of the last node."""
         return self.times[-1]
 
     @property
     def nodes(self) -> Float[Array, " k"]:
+        """The times of the nodes."""
         return jnp.asarray(self.times, self.particles.dtype)
 
     @property
     def steps(self) -> Float[Array, " i"]:
+        """The lengths of the intervals between nodes."""
         return jnp.asarray(np.diff(self.times), self.particles.dtype)
 
     @property
@@ -106,6 +110,7 @@ class Curve(eqx.Module):
 
     @property
     def positions(self) -> Float[Array, "k n d"]:
+        """Where the particles are at the nodes."""
         return self.particles if self.learn_particles else jax.lax.stop_gradient(self.particles)
 
     @property
@@ -115,6 +120,7 @@ class Curve(eqx.Module):
 
     @property
     def bandwidth(self) -> Float[Array, ...]:
+        """The kernels' width, between its two bounds."""
         raw = self.raw_bandwidth
         least, most = jax.lax.stop_gradient((self.least_bandwidth, self.most_bandwidth))
         width = least + jax.nn.softplus(raw if self.learn_bandwidth else jax.lax.stop_gradient(raw))

@@ -79,6 +79,7 @@ class KDE(eqx.Module):
 
     @property
     def weights(self) -> Float[Array, " n"]:
+        """Kernel weights that sum to one."""
         return jax.nn.softmax(self.log_weights)
 
     @property

@@ -55,6 +55,7 @@ class Optimiser:
             raise TypeError(f"transform must be an optax rule, got {self.transform!r}")
 
     def rule(self, steps: int) -> optax.GradientTransformation:
+        """Clipping, then the transform with its schedule over so many steps."""
         schedule = optax.cosine_decay_schedule(self.learning_rate, steps, self.final)
         if self.warmup > 0.0:
             end = self.final * self.learning_rate

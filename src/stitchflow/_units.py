@@ -34,31 +34,39 @@ class Units:
 
     @staticmethod
     def identity(dim: int) -> Units:
+        """Internal units that are the user's own."""
         return Units((0.0,) * dim)
 
     @property
     def dim(self) -> int:
+        """The number of coordinates."""
         return len(self.centre)
 
     @property
     def energy(self) -> float:
+        """What V, W and beta are multiplied by on the way out."""
         return self.length**2 / self.duration
 
     @property
     def speed(self) -> float:
+        """What velocities are multiplied by on the way out."""
         return self.length / self.duration
 
     def space_in(self, x: np.ndarray) -> Array:
+        """Places in the user's units to internal ones."""
         # The centre is removed in float64: data far from zero keeps its digits in float32.
         centred = np.asarray(x, np.float64) - np.asarray(self.centre)
         return jnp.asarray(centred / self.length, float)
 
     def space_out(self, x: Array) -> Array:
+        """Internal places to the user's units."""
         centre = jnp.asarray(self.centre, x.dtype)
         return x * self.length + centre.reshape((1,) * (x.ndim - 1) + (-1,))
 
     def time_in(self, t):
+        """Times in the user's units to internal ones."""
         return (t - self.start) / self.duration
 
     def time_out(self, t):
+        """Internal times to the user's units."""
         return t * self.duration + self.start
