@@ -15,8 +15,8 @@ WORK = ROOT / "build" / "pythons"
 OLDEST = (3, 11)
 # Data, loop, a fit, its file, AnnData and what is drawn in notebooks, within a minute or so.
 QUICK = ("snapshots", "metrics", "optimise", "tracking", "tl", "tl_fates", "reprs")
-# The versions before; CellRank's wants the SciPy, and AnnData's the zarr, of its own time.
-BEFORE = ("anndata<0.12", "scanpy<1.11", "cellrank<2.0.7", "scipy<1.14", "zarr<3")
+# The versions before; CellRank's wants the SciPy, AnnData's the pandas and zarr of its own time.
+BEFORE = ("anndata<0.12", "scanpy<1.11", "cellrank<2.0.7", "scipy<1.14", "pandas<3", "zarr<3")
 
 
 def run(*command: object) -> str:
