@@ -117,6 +117,7 @@ def test_a_fit_says_what_it_is(fitted):
         pytest.param({"divergence": sf.MMD()}, marks=pytest.mark.full),
         pytest.param({"divergence": sf.SinkhornDivergence(), "batch": 64}, marks=pytest.mark.full),
         {"residual": sf.VelocityResidual(sf.Trapezoid(), alpha=0.5)},
+        {"learn_weights": False, "learn_bandwidth": False, "learn_particles": False},
     ],
     ids=[
         "V(x,t)",
@@ -128,6 +129,7 @@ def test_a_fit_says_what_it_is(fitted):
         "MMD",
         "Sinkhorn",
         "trapezoid",
+        "frozen",
     ],
 )
 def test_every_part_can_be_exchanged(settings):

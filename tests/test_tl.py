@@ -301,8 +301,11 @@ def test_a_report_is_judged_by_the_cells_held_out(tmp_path):
     assert f'"{held[0]}"' in page.read_text()
     assert "Nothing was held out" not in page.read_text()
     sf.tl.fit(cells, "day", method=sf.OTLinear())
-    sf.tl.report(cells[:60], page)  # some of its cells are gone: their dots are, too
+    sf.tl.report(cells, page)
+    assert f'"{held[0]}"' in page.read_text()
     assert "Nothing was held out" in page.read_text()
+    sf.tl.report(cells[:60], page)  # no longer the cells of the fit: a page without them
+    assert f'"{held[0]}"' not in page.read_text()
 
 
 @pytest.mark.parametrize("package", ["anndata", "cellrank"])
