@@ -791,7 +791,11 @@ def test_a_run_without_a_record_of_its_data_is_not_evaluated(still, source):
 
 def test_a_fit_saved_from_python_is_scored_on_a_file(tmp_path, data):
     sf.fit(sf.Snapshots.from_table(X, T), sf.Nearest(), progress=False).save(tmp_path / "saved")
-    rows = scores(tmp_path / "saved", "--data", data)
+    lines = tmp_path / "lines.json"
+    code, _, err = stitchflow("evaluate", tmp_path / "saved", "--data", data, "--json", lines)
+    assert code == 0
+    assert "saved keeps no record of whom it was trained on: all of" in err
+    rows = rows_of(lines)
     assert value(rows, "one-step", 1.0) == pytest.approx(metrics.w1(X[:N], X[N : 2 * N]), rel=1e-5)
     assert {row["floor"] for row in rows} == {None}
     line = write(tmp_path / "line.npz", x=X[:, 0])

@@ -12,6 +12,7 @@ LAYERS = [
         "_checkpoint",
         "_declared",
         "_cluster",
+        "_content",
         "_coupling",
         "_kde",
         "_networks",

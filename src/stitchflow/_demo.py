@@ -65,9 +65,10 @@ def _keep(result: Fit, data: Snapshots, test: Snapshots, out: Path) -> None:
     assert data.rows is not None
     assert test.rows is not None
     rows = np.flatnonzero(np.isin(data.rows, test.rows))  # the file is in the order of `data`
-    split = Split(np.setdiff1d(np.arange(len(data.x)), rows), rows)
+    split = Split(np.setdiff1d(np.arange(len(data.x)), rows), rows).marked(table.snapshots)
     columns = asdict(Columns())
-    result.source = {"demo": True, "path": str(file.resolve()), "sha256": table.sha256}
+    content = table.snapshots.fingerprint
+    result.source = {"demo": True, "path": str(file.resolve()), "content": content}
     result.source |= {"columns": columns, "split_sha256": write_split(out, split)}
     result.save(out, overwrite=True)
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ import numpy as np
 
 from stitchflow._archive import Archive
 from stitchflow._checkpoint import Checkpoint
+from stitchflow._content import SINGLE, among, marks, precision_of
 from stitchflow._files import PARTIAL, read_file, read_json, write_atomically
 from stitchflow._io import HEADER, packed
+from stitchflow._snapshots import Snapshots
 from stitchflow._status import in_own_words
 from stitchflow._tables import DataFile
 
@@ -41,10 +43,16 @@ def naming(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers of a data file: what was trained on, and what is held out."""
+    """Row numbers of a data file: what was trained on, and what is held out.
+
+    `marks` know the individuals of all rows by their content (`_content`), so that they are found
+    in a copy of the file of another format or order; runs of version 0.1.0 have none.
+    """
 
     train: np.ndarray
     test: np.ndarray
+    marks: np.ndarray | None = None
+    precision: int = SINGLE
 
     @staticmethod
     def of(file: DataFile, hold_out: Sequence[float], fraction: float, seed: int) -> Split:
@@ -65,7 +73,30 @@ class Split:
         with naming(f"{file.path}: --hold-out"):
             held = np.isin(data.index, [data.at(t) for t in hold_out])
         hidden = data.rows[held]
-        return Split(np.setdiff1d(train, hidden), np.union1d(test, hidden))
+        return Split(np.setdiff1d(train, hidden), np.union1d(test, hidden)).marked(data)
+
+    def marked(self, data: Snapshots) -> Split:
+        """The same rows, known by the content of the table that they count the rows of."""
+        precision = precision_of(data)
+        return replace(self, marks=marks(data, precision), precision=precision)
+
+    def found_in(self, data: Snapshots) -> Split | None:
+        """The same individuals by the row numbers of another table, as far as they are in it."""
+        if self.marks is None:
+            return None
+        here = marks(data, self.precision)
+        if np.array_equal(here, self.marks):
+            return self
+        trained = among(here, self.marks[self.train])
+        rest = np.flatnonzero(~trained)
+        held = rest[among(here[rest], self.marks[self.test])]
+        return replace(self, train=np.flatnonzero(trained), test=held, marks=here)
+
+    def same_table(self, other: Split) -> bool:
+        """Whether both count the rows of one table, in whatever order."""
+        assert self.marks is not None
+        assert other.marks is not None
+        return np.array_equal(np.sort(self.marks), np.sort(other.marks))
 
 
 def check_run(out: Path, started: dict[str, Any], resume: bool, overwrite: bool) -> None:
@@ -99,7 +130,7 @@ def clear_checkpoints(out: Path) -> None:
 
 def write_split(out: Path, split: Split) -> str:
     """Write who was trained on and who was not; the hash of it belongs in the run's header."""
-    content = packed(asdict(split))
+    content = packed({name: part for name, part in asdict(split).items() if part is not None})
     write_atomically(out / SPLIT, content)
     return hashlib.sha256(content).hexdigest()
 
@@ -113,7 +144,10 @@ def read_split(run: Path, source: dict[str, Any]) -> Split:
         if source.get("split_sha256", found) != found:  # runs of format 1 keep no hash
             raise ValueError("it does not match the run's header")
         stored = Archive(content)
-        return Split(stored["train"], stored["test"])
+        split = Split(stored["train"], stored["test"])
+        if "marks" in stored.names:
+            split = replace(split, marks=stored["marks"], precision=int(stored["precision"]))
+        return split
     except ValueError as error:
         raise ValueError(f"{path}: cannot be read ({error})") from None
 

@@ -323,13 +323,16 @@ class Snapshots:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of everything in the table."""
+        """A hash of everything in the table, whatever file it came from; its order counts."""
         digest = hashlib.sha256()
         for column in (self.x, self.index, self.times, self.weights, self.ids, self.groups):
             if column is not None:
                 text = column.dtype.kind in "OU"
-                raw = "\0".join(map(str, column)).encode() if text else column.tobytes()
-                digest.update(str(column.shape).encode() + raw)
+                digest.update(str(column.shape).encode())
+                if text:
+                    digest.update("\0".join(map(str, column)).encode())
+                else:  # a memory map is hashed where it is, not copied
+                    digest.update(np.ascontiguousarray(column).data)
         return digest.hexdigest()
 
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,15 @@ class DataFile:
     """A file's individuals, and the split it carries if it does."""
 
     path: Path
-    sha256: str
     snapshots: Snapshots
     train_rows: np.ndarray | None = None
     test_rows: np.ndarray | None = None
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the file itself, by which runs of version 0.1.0 know their data."""
+        with open(self.path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def at_rows(self, rows: np.ndarray) -> Snapshots:
         """The individuals at row numbers of the file."""
@@ -80,7 +86,7 @@ def read_table(path: Any, columns: Columns | None = None) -> DataFile:
     train, test = rows["train_idx"], rows["test_idx"]
     if train is not None and test is not None and np.intersect1d(train, test).size:
         raise ValueError(f"{path}: train_idx and test_idx must not share rows")
-    return DataFile(path, _sha256(path), snapshots, train, test)
+    return DataFile(path, snapshots, train, test)
 
 
 def _npz(path: Path, columns: Columns) -> dict[str, Any]:
@@ -273,8 +279,3 @@ def _rows(part: Any, name: str, n: int) -> np.ndarray | None:
     if part.min() < 0 or part.max() >= n:
         raise ValueError(f"{name} must be row numbers below {n}, got {part.min()}..{part.max()}")
     return part
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
