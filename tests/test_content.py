@@ -48,7 +48,8 @@ def copies(folder):
 def test_a_copy_of_the_training_file_scores_whom_the_file_itself_does(made, tmp_path):
     """The mean one-step score of every copy is that of the individuals held out, and no other."""
     expected, _ = scored(made, made.parent / "data.npz", tmp_path)
-    for path in (files := copies(tmp_path)):
+    (folder := tmp_path / "copies").mkdir()
+    for path in (files := copies(folder)):
         found, err = scored(made, path, tmp_path)
         assert err == ""
         assert [row[:3] for row in found] == [row[:3] for row in expected], path
