@@ -40,7 +40,6 @@ class Group:
     seeds: int = 1
     methods: tuple[str, ...] = tuple(sf.METHODS)
     euler: bool = False
-    followed: bool = False  # test individuals are the same at all times: no floor for where they go
     published: tuple[str, dict[str, float]] | None = None  # column title; by method
 
     @property
@@ -112,7 +111,6 @@ GROUPS = (
             f"Synthetic, {kind}",
             tuple(f"synthetic-{n}-{kind}" for n in SYNTHETIC),
             ENERGY,
-            followed=kind == "paired",
         )
         for kind in ("paired", "unpaired")
     ),
@@ -120,7 +118,6 @@ GROUPS = (
         "Wavy valley",
         ("wavy-valley",),
         (W1[2], Column("raw R2", "energy", "raw_r2"), Column("beta", "energy", "beta", digits=4)),
-        followed=True,
     ),
     Group(
         "CIS",
@@ -130,7 +127,6 @@ GROUPS = (
             Column("pattern R2 of V", "energy", "pattern_r2"),
             Column("of W", "energy", "w_pattern_r2"),
         ),
-        followed=True,
         published=("published W1", {"jkonet-star": CIS["JKOnet*, paper"][0]}),
     ),
     *(Group(f"{name}, inner times left out", (name,), W2) for name in LEFT_OUT),
@@ -194,12 +190,7 @@ def table(results: Results, group: Group) -> str | None:
 
 
 def floor(results: Results, group: Group, column: Column) -> float | None:
-    """The same for all methods: taken from the first that has one.
-
-    Individuals that are followed are not judged by others: they may well come nearer.
-    """
-    if group.followed and column.protocol != "energy":
-        return None
+    """The same for all methods: taken from the first that has one."""
     found = (score(results, group, column, method, "floor") for method in group.methods)
     return next((value for value in found if value is not None), None)
 

@@ -9,7 +9,7 @@ import pytest
 import stitchflow as sf
 from stitchflow import _crossval
 from stitchflow._crossval import CrossValidation, folds_of
-from stitchflow._evaluate import Scores
+from stitchflow._scores import Scores
 from stitchflow.cli import main
 
 QUICK = sf.Stitching(
@@ -45,6 +45,29 @@ def test_left_out_individuals_are_not_trained_on(drift):
         assert not train & test
         assert train | test == set(drift.rows.tolist())
         assert float(fold.left_out) not in fold.train.times
+
+
+def test_whom_a_forecast_starts_from_nobody_has_seen():
+    """Individuals known by id are hidden at all times; the left-out time is all of it."""
+    rng = np.random.default_rng(0)
+    data = sf.Snapshots.from_arrays(list(rng.normal(size=(4, 20, 2))), range(4), paired=True)
+    (fold,) = folds_of(data, [3.0], 0)
+    hidden = set(fold.test.ids[fold.test.slice(2)])
+    assert len(hidden) == 4
+    assert not hidden & set(fold.train.ids)
+    assert fold.train.counts.tolist() == [16, 16, 16]
+    assert fold.test.counts.tolist() == [4, 4, 4, 20]
+    scores = sf.cross_validate(data, ["nearest"], leave_out=[3.0], progress=False)
+    assert {row.protocol for row in scores} == {"forecast"}
+    assert all(row.floor is None for row in scores), "they are followed: others are no floor"
+
+
+def test_left_out_times_close_to_each_other_have_names_of_their_own(drift):
+    late = sf.Snapshots.from_table(drift.x, 1.7e9 + drift.times[drift.index])
+    names = [fold.left_out for fold in folds_of(late, "each", 0)]
+    assert names == ["1700000001", "1700000002", "1700000003"]
+    with pytest.raises(ValueError, match="not observed"):
+        list(folds_of(late, [1.7e9 + 1.5], 0))
 
 
 def test_several_times_can_be_left_out_together(drift):

@@ -33,8 +33,8 @@ def test_a_curve_goes_from_its_first_node_to_its_last():
     curve = line()
     assert (curve.t0, curve.t1) == (0.0, 3.0)
     np.testing.assert_array_equal(curve.centres(jnp.asarray(curve.t0)), curve.particles[0])
-    # Speeds 1 and 2 over the first interval, 1 and 0 over the second.
-    assert curve.speed == pytest.approx(np.sqrt((1.0 + 4.0 + 1.0 + 0.0) / 4.0))
+    # Speeds 1 and 2 over the first interval, 1 and 0 over the second, which is twice as long.
+    assert curve.speed == pytest.approx(np.sqrt((1.0 * 2.5 + 2.0 * 0.5) / 3.0))
 
 
 def growing() -> Curve:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import metrics
+from falling import Falling
+from stitchflow import _judge, metrics
+from stitchflow._flow import Flow
 
 
 def drifting(n: int = 60, key: int = 0) -> sf.Snapshots:
@@ -115,3 +117,116 @@ def test_bad_input_is_named(still):
         sf.evaluate(fit, test, metrics=("w3",))
     with pytest.raises(ValueError, match="protocols must be among"):
         sf.evaluate(fit, test, protocols=("guess",))
+
+
+LEFT, RIGHT, AHEAD = np.array([-3.0, 0.0]), np.array([3.0, 0.0]), np.array([0.0, 1.0])
+
+
+def two_clusters(left: int, right: int, weight: float, key: int) -> sf.Snapshots:
+    """Nine tenths of the weight are on the left, whoever was sampled; all move ahead by one."""
+    rng, counts = np.random.default_rng(key), [left, right]
+    clouds = [
+        np.repeat([LEFT, RIGHT], counts, axis=0) + t * AHEAD + 0.2 * rng.normal(size=(200, 2))
+        for t in (0.0, 1.0)
+    ]
+    weights = [np.repeat([weight, 1.0], counts)] * 2
+    return sf.Snapshots.from_arrays(clouds, [0.0, 1.0], weights=weights)
+
+
+class Half(Flow):
+    """Moves those on one side ahead, and nobody else."""
+
+    def __init__(self, side: float):
+        self.dim, self.side = 2, side
+
+    def simulate(self, x0, times, key=0, *, weights=None, ode=False):
+        moved = np.where(self.side * x0[:, :1] > 0, AHEAD[None, :], 0.0)
+        return np.stack([x0 + (t - times[0]) * moved for t in times])
+
+
+@pytest.mark.parametrize("most", [2000, 120])
+def test_weighted_individuals_are_a_weighted_measure(most, monkeypatch):
+    """Two clusters sampled alike whose weights are 9 to 1; the truth is known by its weights."""
+    monkeypatch.setattr(_judge, "MOST", most)
+    test, train = two_clusters(100, 100, 9.0, 0), two_clusters(100, 100, 9.0, 1)
+    bare = sf.Snapshots.from_arrays(train.clouds, train.times)
+    right, ignoring = (
+        sf.evaluate(sf.fit(part, sf.Nearest(), progress=False), test) for part in (train, bare)
+    )
+    for name in metrics.DISTANCES:
+        good, bad = (row(scores, "marginal", name, 1.0).value for scores in (right, ignoring))
+        assert good < 0.4 * bad, name
+        assert row(right, "marginal", name, 1.0).floor < 0.4 * bad, name
+    assert row(ignoring, "marginal", "w1", 1.0).value == pytest.approx(6.0 * 0.4, rel=0.1)
+
+
+def test_weights_go_with_the_individuals_that_carry_them():
+    """Wrong about the heavy ones costs nine tenths of the way, about the light ones a tenth."""
+    test = two_clusters(100, 100, 9.0, 0)
+    fit = sf.fit(test, sf.Nearest(), progress=False)
+    for side, cost in ((-1.0, 0.1), (1.0, 0.9)):
+        fit.flow = Half(side)
+        scores = sf.evaluate(fit, test, metrics=("w1",))
+        for protocol in ("one-step", "rollout"):
+            assert scores.mean(protocol) == pytest.approx(cost, abs=0.08)
+
+
+def test_a_floor_compares_measures_not_samples():
+    """The same population, sampled otherwise and weighted for it, is as near as any other."""
+    test, train = two_clusters(180, 20, 1.0, 0), two_clusters(100, 100, 9.0, 1)
+    scores = sf.evaluate(sf.fit(train, sf.Nearest(), progress=False), test, metrics=("w1",))
+    assert row(scores, "marginal", "w1", 1.0).floor < 0.3
+    halves = sf.evaluate(
+        sf.fit(sf.Snapshots.from_arrays(train.clouds, [0.0, 2.0]), sf.Nearest(), progress=False),
+        two_clusters(100, 100, 9.0, 2),
+        metrics=("w1",),
+    )
+    assert 0 < row(halves, "interpolate", "w1", 1.0).floor < 0.6
+
+
+def followed(n: int = 40) -> sf.Snapshots:
+    """Individuals that fall into the well, known by their ids."""
+    flow, times = Falling(), [0.0, 0.5, 1.0]
+    path = np.asarray(flow.simulate(np.asarray(flow.sample([0.0], n)[0]), times))
+    return sf.Snapshots.from_arrays(list(path), times, paired=True)
+
+
+def test_others_are_no_floor_for_those_who_are_followed():
+    train, test = followed().split(0.5, key=0)
+    fit = sf.fit(train, sf.Nearest(), progress=False)
+    fit.flow = Falling()
+    blind, told = (sf.evaluate(fit, test, metrics=("w1",), oracle=o) for o in (None, Falling()))
+    for protocol in ("one-step", "rollout"):
+        found = row(blind, protocol, "w1", None)
+        # A perfect model is far closer to those whom it carried than to anybody else.
+        assert found.value < 1e-5 < 0.05 < row(blind, "marginal", "w1", None).floor
+        assert found.floor is None
+        assert row(told, protocol, "w1", None).floor == found.value
+    assert [r.floor for r in blind if r.protocol == "marginal"] == [
+        r.floor for r in told if r.protocol == "marginal"
+    ]
+
+
+def test_a_floor_has_as_many_individuals_as_the_method():
+    """Ten who were trained on do not say what five hundred would score."""
+    rng = np.random.default_rng(0)
+    clouds = lambda n: [rng.normal(size=(n, 1)) for _ in range(2)]
+    snapshots = lambda n: sf.Snapshots.from_arrays(clouds(n), [0.0, 1.0])
+    test, few, nearly = snapshots(500), snapshots(10), snapshots(499)
+    floors = []
+    for train in (few, nearly):
+        fit = sf.fit(train, sf.Nearest(), progress=False)
+        scores = sf.evaluate(fit, test, metrics=("w1",), protocols=("marginal",))
+        floors.append(scores[-1].floor)
+    assert floors[0] is None
+    assert floors[1] == pytest.approx(metrics.w1(nearly.cloud(1), test.cloud(1)), rel=0.1)
+    oracle = sf.fit(snapshots(500), sf.Nearest(), progress=False).flow
+    fit = sf.fit(few, sf.Nearest(), progress=False)
+    told = sf.evaluate(fit, test, metrics=("w1",), protocols=("marginal",), oracle=oracle)
+    assert told[-1].floor == pytest.approx(floors[1], rel=1.0)
+    assert told[-1].floor < 0.5 * told[-1].value
+
+
+def test_an_oracle_is_a_flow(still):
+    with pytest.raises(TypeError, match="oracle must be a Flow or None, got str"):
+        sf.evaluate(*still, oracle="truth")

@@ -1,5 +1,7 @@
 """What a flow answers, in the user's units."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,9 @@ import pytest
 
 import stitchflow as sf
 from stitchflow._curve import inverse_softplus
+from stitchflow._driven import DrivenFlow
 from stitchflow._flow import StitchedFlow
+from stitchflow._types import as_key
 from stitchflow._units import Units
 
 UNITS = Units((10.0,), length=2.0, start=5.0, duration=4.0)
@@ -113,3 +117,38 @@ def test_transport_follows_the_curve_and_comes_back():
     np.testing.assert_allclose(np.cov(carried.T), np.cov(expected.T), atol=0.4)
     with pytest.raises(ValueError, match="within the fitted 1 to 5, got 6"):
         flow.transport(x, [1.0, 6.0])
+
+
+@pytest.mark.parametrize("ode", [False, True])
+def test_weights_say_how_much_each_is_felt(ode):
+    """Under W = r^2 / 2 everybody falls towards the weighted mean, at rate one."""
+    pull = sf.Energy.known(sf.Interaction(lambda r: 0.5 * r**2), 1)
+    x0, weights = np.array([[0.0], [1.0], [4.0]]), np.array([1.0, 2.0, 0.0])
+    flow = DrivenFlow("truth", pull, sf.Snapshots.from_arrays([x0, x0], [0.0, 1.0]))
+    for told, centre in ((weights, 2.0 / 3.0), (7.0 * weights, 2.0 / 3.0), (None, 5.0 / 3.0)):
+        end = np.asarray(flow.simulate(x0, [0.0, 1.0], weights=told, ode=ode)[-1])
+        np.testing.assert_allclose(end, centre + (x0 - centre) * np.exp(-1.0), atol=2e-3)
+    for bad in ([1.0, 2.0], [1.0, -1.0, 1.0], [0.0, 0.0, 0.0], [1.0, np.nan, 1.0]):
+        with pytest.raises(ValueError, match="weights must"):
+            flow.simulate(x0, [0.0, 1.0], weights=bad)
+
+
+def test_every_bit_of_a_seed_counts_and_is_kept(tmp_path):
+    """JAX alone drops the upper half of a seed: 2^32 would be 0."""
+    seeds = [0, 1, 7, 2**32 - 1, 2**32, 2**32 + 1, 2**40 + 1, 2**63 - 1, -1, -(2**32)]
+    keys = [np.asarray(jax.random.key_data(as_key(seed))).tobytes() for seed in seeds]
+    assert len(set(keys)) == len(seeds)
+    for seed in seeds[:4]:
+        assert (
+            jax.random.key_data(as_key(seed)) == jax.random.key_data(jax.random.key(seed))
+        ).all()
+    with jax.enable_x64(True):
+        wide = [np.asarray(jax.random.key_data(as_key(seed))).tobytes() for seed in seeds]
+    assert wide == keys
+    clouds = np.random.default_rng(0).normal(size=(2, 60, 2))
+    data = sf.Snapshots.from_arrays(list(clouds), [0.0, 1.0])
+    fit = replace(sf.fit(data, sf.Nearest(), progress=False), seed=2**40 + 1)
+    fit.save(tmp_path / "run")
+    assert sf.load(tmp_path / "run").seed == 2**40 + 1
+    draw = lambda seed: np.asarray(fit.flow.sample([0.0], 20, key=seed))
+    assert not np.array_equal(draw(2**32), draw(0))

@@ -89,3 +89,14 @@ def test_survivors_are_in_proportion_to_their_gain():
     rows = survivors(np.log(np.array([1.0, 1.0, 2.0, 4.0] * 100)), np.random.default_rng(0))
     counts = np.bincount(rows, minlength=400).reshape(100, 4).sum(0)
     np.testing.assert_allclose(counts, [50, 50, 100, 200], atol=15)
+
+
+def test_survivors_keep_the_weights_of_their_rows():
+    """Weight times gain is what each kind has in the end, counted by the weights of the rows."""
+    weights, gain = np.tile([9.0, 1.0], 200), np.tile([1.0, 4.0], 200)
+    rngs = [np.random.default_rng(i) for i in range(50)]
+    rows = np.stack([survivors(np.log(gain), rng, weights) for rng in rngs])
+    share = ((rows % 2 == 1) * weights[None]).sum() / (50 * weights.sum())
+    assert share == pytest.approx(4.0 / 13.0, abs=0.01)
+    nobody = np.where(np.arange(400) < 100, weights, 0.0)
+    assert survivors(np.log(gain), np.random.default_rng(0), nobody).max() < 100

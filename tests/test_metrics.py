@@ -69,3 +69,23 @@ def test_r2s():
     assert metrics.pattern_r2(3 * truth + 1, truth) == pytest.approx(1.0)
     assert metrics.raw_r2(truth + 5, truth) == pytest.approx(1.0)
     assert metrics.raw_r2(2 * truth, truth) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_an_individual_of_weight_two_is_two_individuals(name):
+    rng = np.random.default_rng(1)
+    a, b = rng.multinomial(240, np.full(80, 1 / 80)), rng.multinomial(240, np.full(60, 1 / 60))
+    assert a.min() == 0
+    got = DISTANCES[name](X, Y[:60], 0.1 * a, b)
+    repeated = DISTANCES[name](np.repeat(X, a, axis=0), np.repeat(Y[:60], b, axis=0))
+    # The kernels' width leaves pairs of an individual with itself out, but not with its copy.
+    assert got == pytest.approx(repeated, rel=0.05 if name == "mmd" else 1e-9)
+    assert abs(got / DISTANCES[name](X, Y[:60]) - 1.0) > 0.01
+    one_sided = DISTANCES[name](X, np.repeat(Y[:60], b, axis=0)[::3], y_weights=np.ones(80))
+    assert one_sided == DISTANCES[name](X, np.repeat(Y[:60], b, axis=0)[::3])
+
+
+def test_bad_weights_are_named():
+    for bad in (np.ones(3), -np.ones(80), np.zeros(80), np.full(80, np.nan)):
+        with pytest.raises(ValueError, match="y_weights must be"):
+            metrics.w1(X, Y, None, bad)

@@ -12,7 +12,7 @@ import stitchflow as sf
 from falling import falling, known_fit, well
 from stitchflow import _io, _runs, cli
 from stitchflow._diagnose import Diagnosis
-from stitchflow._evaluate import Row, Scores
+from stitchflow._scores import Row, Scores
 from stitchflow.report import report_run, write_report
 from stitchflow.report._charts import Chart
 from stitchflow.report._plane import TICKS, Plane

@@ -10,6 +10,7 @@ from stitchflow import (
     Backward,
     Curve,
     DensityResidual,
+    DissipationResidual,
     Energy,
     Entropy,
     Forward,
@@ -22,6 +23,7 @@ from stitchflow import (
 )
 from stitchflow import _kde as kde_module
 from stitchflow._curve import inverse_softplus
+from stitchflow._diagnose import draw_from
 from stitchflow._intervals import Intervals
 from test_curve import growing
 from test_kde import parity_kde
@@ -259,3 +261,37 @@ def test_kinetic_divides_the_energy(x64):
 def test_bad_settings_are_named(settings, words):
     with pytest.raises((TypeError, ValueError), match=words):
         VelocityResidual(**settings)
+
+
+PAIRS = {
+    "radial": Interaction(lambda r: 0.5 * r**2),
+    "displacement": Interaction(lambda z: 0.5 * (z**2).sum(), radial=False),
+    "kernel": VectorKernel(lambda z: -z),
+}
+
+
+def standing(places: list[float], nodes: int) -> Curve:
+    """Particles on a line that stay where they are for one unit of time, with kernels of width 1"""
+    x = np.broadcast_to(np.array(places)[None, :, None], (nodes, len(places), 1))
+    width, times = inverse_softplus(np.array(1.0)), np.linspace(0.0, 1.0, nodes)
+    return Curve(jnp.asarray(x), jnp.zeros(len(places)), width, tuple(times.tolist()))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_draw_does_not_feel_the_particle_it_was_drawn_around(x64, name):
+    """Of two at -1 and 1 each feels the other's half: E |(x - c) / 2|^2 = (4 + h^2) / 4, not 2."""
+    curve, energy = standing([-1.0, 1.0], 4001), Energy.known(PAIRS[name], 1)
+    got = VelocityResidual().monte_carlo(curve, energy, jax.random.key(0))
+    assert float(got) == pytest.approx(1.25, rel=0.05)
+    some = VelocityResidual(draws=1).monte_carlo(curve, energy, jax.random.key(0))
+    assert float(some) == pytest.approx(1.25, rel=0.05)
+    field = draw_from(standing([-1.0, 1.0], 3), energy, jax.random.key(0))
+    other = np.array([1.0, -1.0])[None, :, None]
+    np.testing.assert_allclose(field.gradient, 0.5 * (np.asarray(field.x) - other), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("kind", [VelocityResidual, DensityResidual, DissipationResidual])
+def test_one_particle_alone_feels_nobody(x64, kind, name):
+    curve, energy = standing([0.3], 5), Energy.known(PAIRS[name], 1)
+    assert float(kind().monte_carlo(curve, energy, jax.random.key(0))) == 0.0

@@ -294,3 +294,17 @@ def test_what_cannot_be_fitted_is_refused_before_any_compute(x, t, words):
 def test_extreme_scales_are_ordinary_data(size):
     check_data(Snapshots.from_table(SPREAD * size, T))
     check_data(Snapshots.from_table(SPREAD, np.array(T) * size))
+
+
+def test_times_are_told_apart_by_their_range_not_by_their_size():
+    """Seconds since 1970 are all alike within a billionth of themselves."""
+    start = 1_700_000_000.0
+    data = Snapshots.from_arrays([X[:5]] * 3, [start, start + 2.0, start + 5.0])
+    with pytest.raises(ValueError, match="time 1700000001 was not observed"):
+        data.drop_times([start + 1.0])
+    assert (data.drop_times([start + 2.0]).times - start).tolist() == [0.0, 5.0]
+    assert data.at(np.nextafter(start + 2.0, start)) == 1
+    short = Snapshots.from_arrays([X[:5]] * 3, [0.0, 0.1, 0.3])
+    assert short.at(0.1 + 2e-10) == 1
+    with pytest.raises(ValueError, match="not observed"):
+        short.at(0.1 + 1e-9)

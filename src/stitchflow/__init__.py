@@ -22,7 +22,7 @@ from stitchflow._divergence import (
 )
 from stitchflow._energy import Energy
 from stitchflow._ensemble import Ensemble, fit_ensemble
-from stitchflow._evaluate import Row, Scores, evaluate
+from stitchflow._evaluate import evaluate
 from stitchflow._flow import Flow
 from stitchflow._growth import Growth, growth_prior
 from stitchflow._intervals import Backward, Forward, Midpoint, Trapezoid
@@ -33,6 +33,7 @@ from stitchflow._methods import METHODS
 from stitchflow._optimise import Optimiser
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._residual import Residual, VelocityResidual
+from stitchflow._scores import Row, Scores
 from stitchflow._snapshots import Snapshots
 from stitchflow._spline import Spline, SplineCurve
 from stitchflow._status import DataWarning, ExtrapolationWarning, NotAvailable, Status

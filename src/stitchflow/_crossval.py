@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from stitchflow._cluster import ClusterLike, check_cluster, run_all
-from stitchflow._evaluate import as_text, evaluate
+from stitchflow._evaluate import evaluate
 from stitchflow._extras import require
 from stitchflow._method import Method, check_data
 from stitchflow._methods import METHODS
+from stitchflow._scores import as_text
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import ExtrapolationWarning
 from stitchflow._stitching import fit
@@ -238,8 +239,8 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
     if not len(leave_out):
         raise ValueError("leave_out names no time")
     for entry in leave_out:
-        times = [float(t) for t in np.atleast_1d(entry)]
-        hidden = np.isin(data.index, [data.at(t) for t in times])
+        out = [data.at(t) for t in np.atleast_1d(entry).tolist()]
+        times, hidden = data.times[out].tolist(), np.isin(data.index, out)
         kept = np.unique(data.index[~hidden])
         if len(kept) < 2:
             raise ValueError(f"leaving out {times} keeps fewer than two times to train on")
@@ -247,8 +248,13 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
             raise ValueError(f"leaving out the first time ({min(times):g}) cannot be judged")
         if max(times) > data.times[kept[-1]]:  # a forecast starts from individuals nobody saw
             hidden |= starters(data, int(kept[-1]), key)
+            if len(np.unique(data.index[~hidden])) < len(kept):
+                raise ValueError(
+                    f"leaving out {times} hides whom its forecast starts from at all times, and "
+                    "at one of them nobody else is left to train on"
+                )
         yield Fold(
-            "+".join(f"{t:g}" for t in times),
+            "+".join(f"{t:.12g}" for t in times),
             data.take(np.flatnonzero(~hidden)),
             data.take(np.flatnonzero(hidden)),
             ("interpolate", "forecast"),
@@ -256,10 +262,11 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
 
 
 def starters(data: Snapshots, k: int, key: KeyLike) -> np.ndarray:
-    """A mask of some individuals of the k-th time."""
+    """A mask of some individuals of the k-th time, and of whenever else they are seen by id."""
     rows = np.arange(len(data.x))[data.slice(k)]
-    mask = np.zeros(len(data.x), bool)
-    mask[as_rng(key).permutation(rows)[: max(1, round(STARTERS * len(rows)))]] = True
+    some = as_rng(key).permutation(rows)[: max(1, round(STARTERS * len(rows)))]
+    labels = np.arange(len(data.x)) if data.ids is None else data.ids
+    mask = np.isin(labels, labels[some])
     if mask[rows].all():
         raise ValueError(f"time {data.times[k]:g} has too few individuals to start a forecast from")
     return mask

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from scipy.interpolate import CubicSpline
 
 from stitchflow._kde import KDE
@@ -104,9 +104,10 @@ class Curve(eqx.Module):
 
     @property
     def speed(self) -> float:
-        """Root mean squared speed of the particles over all intervals."""
+        """Root mean squared speed of the particles over time, however it is cut into intervals."""
         velocities = jnp.diff(self.positions, axis=0) / self.steps[:, None, None]
-        return float(jnp.sqrt((velocities**2).sum(-1).mean()))
+        squares = (velocities**2).sum(-1).mean(axis=1)
+        return float(jnp.sqrt(self.steps @ squares / self.steps.sum()))
 
     @property
     def positions(self) -> Float[Array, "k n d"]:
@@ -138,9 +139,14 @@ class Curve(eqx.Module):
         gained = jnp.cumsum(0.5 * self.steps[:, None] * (rates[:-1] + rates[1:]), axis=0)
         return start[None, :] + jnp.concatenate([jnp.zeros_like(gained[:1]), gained])
 
-    def cloud(self, centres: Float[Array, "s n d"], logits: Float[Array, "s n"]) -> Cloud:
-        """Several marginals as empirical measures on other centres."""
-        return Cloud(centres, jax.nn.softmax(logits, axis=1))
+    def cloud(
+        self,
+        centres: Float[Array, "s n d"],
+        logits: Float[Array, "s n"],
+        own: Int[Array, " m"] | None = None,
+    ) -> Cloud:
+        """Several marginals as empirical measures on other centres; `own` as in `Cloud`."""
+        return Cloud(centres, jax.nn.softmax(logits, axis=1), own)
 
     def kde(self, centres: Float[Array, "n d"], logits: Float[Array, " n"]) -> KDE:
         """This curve's kernel around other centres."""

@@ -11,12 +11,13 @@ import numpy as np
 from rich.console import Console
 
 from stitchflow._consistency import Consistency
-from stitchflow._evaluate import evaluate, table
+from stitchflow._evaluate import evaluate
 from stitchflow._io import HEADER
 from stitchflow._method import Fit
 from stitchflow._optimise import Optimiser
 from stitchflow._run_folder import Split, write_split
 from stitchflow._runs import baselines
+from stitchflow._scores import table
 from stitchflow._snapshots import Snapshots
 from stitchflow._stitching import Stitching, fit
 from stitchflow._tables import Columns, read_table

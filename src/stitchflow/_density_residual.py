@@ -49,7 +49,8 @@ class DensityResidual(Estimated):
             sizes = (x.shape[1], centres.shape[1])
             fields = over_stations(at, *sizes, centres, logits, intervals.velocities(place), x)
             assert fields.rate is not None
-            measure = (times, curve.cloud(centres, logits), fields)
+            own = None if draws is None else draws.some
+            measure = (times, curve.cloud(centres, logits, own), fields)
             drained = energy.divergence(x, *measure)
             drained += (energy.gradient(x, *measure) * fields.score).sum(-1)
             drained /= self.kinetic

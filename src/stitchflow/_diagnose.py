@@ -28,7 +28,7 @@ from stitchflow._snapshots import Snapshots
 from stitchflow._start import start
 from stitchflow._status import NotAvailable
 from stitchflow._stitching import Stitching
-from stitchflow._terms import Entropy, Potential
+from stitchflow._terms import Cloud, Entropy, Potential
 from stitchflow._types import KeyLike, as_key, as_rng
 
 # A residual below this share of the motion counts as this much: it is not worth a cause.
@@ -199,10 +199,15 @@ def draw_from(curve: Curve, energy: Energy, key: Array) -> Draws:
     noise = jax.random.normal(key, centres.shape, centres.dtype)
     x = centres + jnp.broadcast_to(curve.bandwidth, centres.shape[1:])[None] * noise
     fields = _fields(curve, intervals, x)
-    gradient = energy.gradient(x, times, curve.cloud(centres, logits), fields)
+    gradient = energy.gradient(x, times, _around(curve, centres, logits), fields)
     assert fields.velocity is not None
     mass = intervals.step[:, None] * intervals.weights
     return Draws(x, times, fields.velocity, fields.score, gradient, mass)
+
+
+def _around(curve: Curve, centres: Array, logits: Array) -> Cloud:
+    """The marginals as they are felt by one draw around each particle."""
+    return curve.cloud(centres, logits, jnp.arange(centres.shape[1]))
 
 
 def _fields(curve: Curve, intervals: Intervals, x: Array) -> Field:
@@ -218,7 +223,7 @@ def _without(energy: Energy, kind: Any, curve: Curve, draws: Draws) -> Array:
     intervals = Intervals.of(curve)
     _, centres, logits = intervals.at(0.5)
     fields = _fields(curve, intervals, draws.x)
-    return rest.gradient(draws.x, draws.times, curve.cloud(centres, logits), fields)
+    return rest.gradient(draws.x, draws.times, _around(curve, centres, logits), fields)
 
 
 @eqx.filter_jit
@@ -230,7 +235,7 @@ def _functional(energy: Energy, curve: Curve, key: Array) -> tuple[Array, Array]
     """
     intervals = Intervals.of(curve)
     times, centres, logits = intervals.at(0.5)
-    cloud, changing = curve.cloud(centres, logits), Energy(energy.only(Potential))
+    cloud, changing = _around(curve, centres, logits), Energy(energy.only(Potential))
 
     def look(own: Array) -> tuple[Array, Array]:
         noise = jax.random.normal(own, centres.shape[1:], centres.dtype)

@@ -60,7 +60,8 @@ class DissipationResidual(Estimated):
                 fields = Field(x[..., 0], x, velocities)  # nobody looks at the density
             else:
                 fields = over_stations(at, *sizes, centres, logits, velocities, x)
-            return x, middle, curve.cloud(centres, logits), fields
+            own = None if draws is None else draws.some
+            return x, middle, curve.cloud(centres, logits, own), fields
 
         def squares(place: float) -> Float[Array, "i m"]:
             here = looked(place)

@@ -117,9 +117,9 @@ class DrivenFlow(Flow):
         return velocity(self.energy, points, time, rho) * self.units.speed
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
-        return simulate_in_units(self.energy, self.units, x0, times, key, ode)
+        return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
 
 
 def _answering(energy: Energy) -> Energy | None:

@@ -26,6 +26,7 @@ from stitchflow._types import (
     as_key,
     as_rng,
     as_times,
+    as_weights,
     check_count,
     check_number,
 )
@@ -58,9 +59,13 @@ class Flow:
         raise NotAvailable(self.method, "velocity", "it has no velocity field")
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
-        """Positions at `times` of a cloud that is at x0 at `times[0]`, moved by the dynamics."""
+        """Positions at `times` of a cloud that is at x0 at `times[0]`, moved by the dynamics.
+
+        `weights`, one a point, say how much each counts in the population that the others feel;
+        a row keeps its weight at all times.
+        """
         raise NotAvailable(self.method, "simulate", "it has no dynamics")
 
 
@@ -101,7 +106,7 @@ class StitchedFlow(Flow):
         return _velocity(self.curve, self._points(x), self._inside(t)) * self.units.speed
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
         """The energy alone drives x0, which is where the cloud is at `times[0]`.
 
@@ -110,17 +115,17 @@ class StitchedFlow(Flow):
         a row is then not the same individual at all times.
         """
         if self.curve.growth is None or ode:
-            return simulate_in_units(self.energy, self.units, x0, times, key, ode)
-        times, key = as_times(times), as_key(key)
-        path, x = [jnp.asarray(x0, float)], x0
+            return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
+        times, key, x = as_times(times), as_key(key), as_cloud(x0, "x0", self.dim)
+        path, shares = [jnp.asarray(x, float)], as_weights(weights, len(x))
         for i, (t0, t1) in enumerate(pairwise(times)):
             move, choose = jax.random.split(jax.random.fold_in(key, i))
             stops = np.linspace(t0, t1, GROWTH_STEPS + 1)
-            way = simulate_in_units(self.energy, self.units, x, stops, move, False)
+            way = simulate_in_units(self.energy, self.units, x, stops, move, False, shares)
             looks = zip(way, stops, strict=True)
             rates = np.stack([np.asarray(self.growth(y, t)) for y, t in looks])
             gained = np.trapezoid(rates, stops, axis=0)
-            x = way[-1][survivors(gained, as_rng(choose))]
+            x = way[-1][survivors(gained, as_rng(choose), shares)]
             path.append(x)
         return jnp.stack(path)
 
@@ -197,26 +202,39 @@ class StitchedFlow(Flow):
         return simulate(self.energy, x, inside, key, ode=t < end)[-1]
 
 
-def survivors(log_gain: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """As many rows as before, each repeated by its gain (stratified resampling)."""
+def survivors(
+    log_gain: np.ndarray, rng: np.random.Generator, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """As many rows as before, each repeated by its gain (stratified resampling).
+
+    Rows keep their weights: row i stands for a stretch of the population as long as its weight, and
+    takes after whoever, by weight times gain, is at a random place of that stretch.
+    """
     n = len(log_gain)
     share = np.exp(log_gain - log_gain.max())
+    if weights is None:
+        places = (np.arange(n) + rng.uniform(size=n)) / n
+    else:
+        share = share * weights
+        places = (np.cumsum(weights) - weights * rng.uniform(size=n)) / weights.sum()
     passed = np.cumsum(share / share.sum())
-    return np.minimum(np.searchsorted(passed, (np.arange(n) + rng.uniform(size=n)) / n), n - 1)
+    last = int(np.flatnonzero(share)[-1])
+    return np.minimum(np.searchsorted(passed, places), last)
 
 
 def simulate_in_units(
-    energy: Energy, units: Units, x0: Any, times: Any, key: KeyLike, ode: bool
+    energy: Energy, units: Units, x0: Any, times: Any, key: KeyLike, ode: bool, weights: Any = None
 ) -> Float[Array, "t n d"]:
     """`simulate` between the user's units and an energy's internal ones."""
     x, times, key = as_cloud(x0, "x0", units.dim), as_times(times), as_key(key)
     check_count(len(x), "number of points in x0")
+    shares = as_weights(weights, len(x))
     steps = np.diff(times)
     if (steps < 0).any() and not ode:
         raise ValueError(f"times must increase, got {times.tolist()}; ode=True runs backwards")
     if len(steps) and not ((steps > 0).all() or (steps < 0).all()):
         raise ValueError(f"times must be in order and differ, got {times.tolist()}")
-    path = simulate(energy, units.space_in(x), units.time_in(times), key, ode)
+    path = simulate(energy, units.space_in(x), units.time_in(times), key, ode, shares)
     return units.space_out(path)
 
 

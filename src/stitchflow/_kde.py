@@ -23,16 +23,18 @@ from stitchflow._types import Scalar
 PAIR_BUDGET = 2**24
 
 
-def in_blocks(function: Callable, queries: Float[Array, "m d"], n: int) -> Any:
+def in_blocks(function: Callable, queries: Any, n: int) -> Any:
     """`function(queries)` row by row of an (m, n) pair array, in blocks when it is too large.
 
-    Blocks are recomputed in the backward pass, so memory stays bounded under differentiation.
+    `queries` is an array of m rows, or a tree of them. Blocks are recomputed in the backward pass,
+    so memory stays bounded under differentiation.
     """
-    m = queries.shape[0]
+    m = jax.tree.leaves(queries)[0].shape[0]
     if m * n <= PAIR_BUDGET:
         return function(queries)
     rows = max(1, PAIR_BUDGET // n)
-    one = jax.checkpoint(lambda query: jax.tree.map(lambda a: a[0], function(query[None, :])))
+    alone = lambda query: jax.tree.map(lambda a: a[None], query)
+    one = jax.checkpoint(lambda query: jax.tree.map(lambda a: a[0], function(alone(query))))
     return jax.lax.map(one, queries, batch_size=rows)
 
 

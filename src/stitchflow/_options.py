@@ -33,7 +33,7 @@ Run = Annotated[
     Path, typer.Argument(help="a directory made by `stitchflow fit` or `fit.save`", metavar="RUN")
 ]
 Seed = Annotated[
-    int, typer.Option(help="same seed, same result", min=0, max=2**32 - 1, metavar="S")
+    int, typer.Option(help="same seed, same result", min=0, max=2**63 - 1, metavar="S")
 ]
 TimeKey = Annotated[
     str | None,

@@ -99,9 +99,9 @@ class Interaction(Term):
     def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         if self.radial:
             table = self._table(self._of_distance)
-            return _pairs(lambda y, c, w: table(distances(y, c)) @ w, x, cloud)
+            return _pairs(lambda y, c, w: _sum(table(distances(y, c)), w), x, cloud)
         at = jax.vmap(jax.vmap(self._of_displacement))
-        return _pairs(lambda y, c, w: at(y[:, None, :] - c[None, :, :]) @ w, x, cloud)
+        return _pairs(lambda y, c, w: _sum(at(y[:, None, :] - c[None, :, :]), w), x, cloud)
 
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         r"""$\sum_l w_l\nabla W(x - x_l)$ (eq:approx_inter_kde); the self pair contributes zero."""
@@ -110,13 +110,12 @@ class Interaction(Term):
 
             def pull(y: Array, c: Array, w: Array) -> Array:
                 r = distances(y, c)
-                a = w[None, :] * table(r) / r
+                a = jnp.atleast_2d(w) * table(r) / r
                 return y * a.sum(axis=1, keepdims=True) - a @ c
 
             return _pairs(pull, x, cloud)
         at = jax.vmap(jax.vmap(jax.grad(self._of_displacement)))
-        one = lambda y, c, w: jnp.einsum("mnd,n->md", at(y[:, None] - c[None]), w)
-        return _pairs(one, x, cloud)
+        return _pairs(lambda y, c, w: _sum(at(y[:, None] - c[None]), w), x, cloud)
 
     def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         r"""$\sum_l w_l\,[W''(r_l) + (d-1)\,W'(r_l)/r_l]$ of a radial W, the self pair left out."""
@@ -129,7 +128,8 @@ class Interaction(Term):
             r = distances(y, c)
             apart = r > 1e-3 * self.reach
             far = jnp.where(apart, r, 1.0)
-            return jnp.where(apart, bend(far) + (x.shape[2] - 1) * slope(far) / far, 0.0) @ w
+            bent = bend(far) + (x.shape[2] - 1) * slope(far) / far
+            return _sum(jnp.where(apart, bent, 0.0), w)
 
         return _pairs(spread, x, cloud)
 
@@ -203,17 +203,32 @@ class VectorKernel(Term):
         r"""$-\sum_l w_l K(x - x_l)$ (eq:approx_chiral_kernel, with the SDE's orientation)."""
 
         def push(y: Array, c: Array, w: Array) -> Array:
-            pairs = self.kernel(y[:, None, :] - c[None, :, :])
-            return -jnp.einsum("mnd,n->md", pairs, w)
+            return -_sum(self.kernel(y[:, None, :] - c[None, :, :]), w)
 
         return _pairs(push, x, cloud)
 
 
 def _pairs(function: Callable, x: Float[Array, "s m d"], cloud: Cloud) -> Array:
-    """`function(x, centres, weights)` of every marginal, in bounded memory."""
-    n = cloud.centres.shape[1]
-    rows = lambda y, c, w: in_blocks(lambda some: function(some, c, w), y, n)
-    return over_stations(rows, x.shape[1], n, x, *cloud)
+    """`function(x, centres, weights)` of every marginal, in bounded memory.
+
+    The weights are those of the centres (n,), or (m, n) with that of each point's own at zero.
+    """
+    n, own = cloud.centres.shape[1], cloud.own
+    if own is None:
+        rows = lambda y, c, w: in_blocks(lambda some: function(some, c, w), y, n)
+    else:
+        others = lambda w, k: jnp.where(k[:, None] == jnp.arange(n)[None, :], 0.0, w[None, :])
+        rows = lambda y, c, w: in_blocks(
+            lambda some: function(some[0], c, others(w, some[1])), (y, own), n
+        )
+    return over_stations(rows, x.shape[1], n, x, cloud.centres, cloud.weights)
+
+
+def _sum(pairs: Array, weights: Array) -> Array:
+    """Pairs (m, n) or (m, n, d) summed over the n centres with weights (n,) or (m, n)."""
+    if weights.ndim == 2:
+        return jnp.einsum("mn...,mn->m...", pairs, weights)
+    return pairs @ weights if pairs.ndim == 2 else jnp.einsum("mnd,n->md", pairs, weights)
 
 
 def distances(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m n"]:

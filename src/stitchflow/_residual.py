@@ -234,7 +234,8 @@ class VelocityResidual(Pointwise):
             at = lambda c, w, v, y: curve.kde(c, w).field(y, v)
             fields = over_stations(at, len(some), n, centres, logits, velocities[place], x)
             assert fields.velocity is not None
-            slope = energy.gradient(x, times, curve.cloud(centres, logits), fields) / self.kinetic
+            cloud = curve.cloud(centres, logits, some)
+            slope = energy.gradient(x, times, cloud, fields) / self.kinetic
             return fields.velocity + slope, slope
 
         gap, slope = self.scheme.average(parts)

@@ -18,7 +18,7 @@ import numpy as np
 
 from stitchflow._checkpoint import Checkpoint
 from stitchflow._crossval import FoldScore
-from stitchflow._evaluate import Scores, evaluate
+from stitchflow._evaluate import evaluate
 from stitchflow._files import only_writer
 from stitchflow._io import HEADER, load, save
 from stitchflow._method import Fit, Method, check_data
@@ -35,6 +35,7 @@ from stitchflow._run_folder import (
     stopping,
     write_split,
 )
+from stitchflow._scores import Scores
 from stitchflow._snapshots import Snapshots
 from stitchflow._stitching import fit
 from stitchflow._tables import Columns, DataFile, read_table

@@ -32,7 +32,7 @@ def simulate(
     times: np.ndarray,
     key: Array,
     ode: bool = False,
-    weights: Array | None = None,
+    weights: Array | np.ndarray | None = None,
 ) -> Float[Array, "t n d"]:
     """Positions at `times` (internal units) of a cloud that is at `x0` at `times[0]`.
 

@@ -21,6 +21,7 @@ from stitchflow._types import (
     as_times,
     check_number,
     check_unmasked,
+    near_times,
     rows_named,
 )
 from stitchflow._units import Units
@@ -171,6 +172,11 @@ class Snapshots:
         """The weights of the individuals of the k-th time."""
         return self.weights[self.slice(k)]
 
+    def uneven_weights(self, k: int) -> np.ndarray | None:
+        """The same, or None where all individuals of the k-th time count alike."""
+        weights = self.cloud_weights(k)
+        return None if np.ptp(weights) == 0 else weights
+
     @property
     def clouds(self) -> list[np.ndarray]:
         """The individuals of each time."""
@@ -179,10 +185,9 @@ class Snapshots:
     def at(self, t: float) -> int:
         """The index of an observed time, or an error that lists them."""
         nearest = int(np.abs(self.times - check_number(t, "time")).argmin())
-        span = max(abs(self.times[0]), abs(self.times[-1]), 1e-300)
-        if abs(self.times[nearest] - t) > 1e-9 * span:
-            listed = ", ".join(f"{u:g}" for u in self.times[:20])
-            raise ValueError(f"time {t:g} was not observed; observed times are {listed}")
+        if not near_times(t, self.times)[0, nearest]:
+            listed = ", ".join(f"{u:.12g}" for u in self.times[:20])
+            raise ValueError(f"time {t:.12g} was not observed; observed times are {listed}")
         return nearest
 
     def take(self, rows: np.ndarray) -> Snapshots:

@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from stitchflow._kde import Field
 from stitchflow._networks import MLP
@@ -39,10 +39,15 @@ class Positive(eqx.Module):
 
 
 class Cloud(NamedTuple):
-    """The empirical measures that stand in for several marginals (eq:kde_approx)."""
+    """The empirical measures that stand in for several marginals (eq:kde_approx).
+
+    `own` says which of the centres each of the points asked about was drawn around. A pair term
+    leaves that pair out, as the sum over j != i of the SDE does: a draw is its particle, elsewhere.
+    """
 
     centres: Float[Array, "s n d"]
     weights: Float[Array, "s n"]
+    own: Int[Array, " m"] | None = None
 
     def mean(self, values: Float[Array, "s n"]) -> Float[Array, " s"]:
         """The weighted mean of each marginal."""

@@ -25,7 +25,10 @@ def as_key(key: KeyLike) -> Array:
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         if not -(2**63) <= key < 2**63:
             raise ValueError(f"key must be an int seed of at most 64 bits, got {key}")
-        return jax.random.key(int(key))
+        # JAX without 64-bit numbers drops the upper half of a seed; both halves count here.
+        upper, lower = divmod(int(key), 2**32)
+        small = jax.random.key(np.uint32(lower))
+        return small if upper == 0 else jax.random.fold_in(small, np.uint32(upper % 2**32))
     if isinstance(key, jax.Array):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             return key
@@ -107,6 +110,23 @@ def as_cloud(x: ArrayLike, name: str, dim: int | None = None) -> np.ndarray:
     return x
 
 
+def as_weights(weights: ArrayLike, n: int, name: str = "weights") -> np.ndarray | None:
+    """One finite number that is not negative for each of n points, not all zero; or None."""
+    if weights is None:
+        return None
+    values = np.asarray(as_numbers(weights, name), np.float64)
+    if values.shape != (n,):
+        raise ValueError(f"{name} must have one entry per point ({n},), got {values.shape}")
+    bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
+    if bad.size:
+        raise ValueError(
+            f"{name} must be finite and not negative, got otherwise in {rows_named(bad)}"
+        )
+    if not values.any():
+        raise ValueError(f"{name} must not be all zero")
+    return values / values.max()
+
+
 def as_labels(column: ArrayLike, name: str) -> np.ndarray | None:
     """Names that can be told apart, or an error: a missing one would be everybody's."""
     if column is None:
@@ -142,6 +162,17 @@ def as_times(times: ArrayLike, name: str = "times") -> np.ndarray:
     if np.abs(values).max() > LARGEST:
         raise ValueError(f"{name} must be below {LARGEST:g} in size, got {values.tolist()[:5]}")
     return values
+
+
+def near_times(wanted: ArrayLike, times: np.ndarray) -> np.ndarray:
+    """(wanted, time): which of the times each wanted one is, within 1e-9 of their range.
+
+    Never within a share of their size: seconds since 1970 are close to each other in that measure.
+    One rounding error of a sum of such numbers is allowed too.
+    """
+    rounding = np.spacing(np.abs(times).max(initial=0.0))
+    slack = max(1e-9 * float(np.ptp(times)), float(rounding)) if len(times) else 0.0
+    return np.abs(np.atleast_1d(np.asarray(wanted, float))[:, None] - times[None, :]) <= slack
 
 
 def check_count(value: Any, name: str, least: int = 1) -> int:

@@ -147,7 +147,7 @@ def evaluate(
     """Score a run on the individuals it has not seen, beside the floor and trivial baselines."""
     from stitchflow import _runs
     from stitchflow._evaluate import evaluate as score
-    from stitchflow._evaluate import table
+    from stitchflow._scores import table
 
     result, test = _runs.open_run(run, data)
     if test is None:
@@ -168,7 +168,7 @@ def evaluate(
 def simulate(
     run: _options.Run,
     times: Annotated[str, typer.Option(help="increasing times", metavar="0,1,2")],
-    out: Annotated[Path, typer.Option(help="x, t and id of every point", metavar="FILE.npz")],
+    out: Annotated[Path, typer.Option(help="x, t, id and w of every point", metavar="FILE.npz")],
     from_: Annotated[
         Path | None, typer.Option("--from", help="individuals to start from", metavar="DATA")
     ] = None,
@@ -178,6 +178,7 @@ def simulate(
     import numpy as np
 
     from stitchflow._io import load
+    from stitchflow._judge import Sample
     from stitchflow._runs import naming
     from stitchflow._tables import Columns, read_table
     from stitchflow._types import as_cloud
@@ -193,19 +194,22 @@ def simulate(
         raise ValueError(f"--times must increase, got {times}")
     result = load(run)
     if from_ is None:
-        start = np.asarray(result.flow.sample([when[0]], 1000, key=seed)[0])
+        start = Sample(np.asarray(result.flow.sample([when[0]], 1000, key=seed)[0]))
     else:
         file = read_table(from_, Columns.stored(result.source.get("columns", {})))
         with naming(f"--from {from_}"):
-            start = as_cloud(file.snapshots.cloud(file.snapshots.at(when[0])), "x", result.flow.dim)
-    path = np.asarray(result.flow.simulate(start, when, key=seed))
+            start = Sample.of(file.snapshots, file.snapshots.at(when[0]))
+            as_cloud(start.x, "x", result.flow.dim)
+    path = start.carried(result.flow, when, seed)
     n = path.shape[1]
-    np.savez(
-        out,
-        x=path.reshape(-1, path.shape[2]),
-        t=np.repeat(np.asarray(when), n),
-        id=np.tile(np.arange(n), len(when)),
-    )
+    columns = {
+        "x": path.reshape(-1, path.shape[2]),
+        "t": np.repeat(np.asarray(when), n),
+        "id": np.tile(np.arange(n), len(when)),
+    }
+    if start.weights is not None:
+        columns["w"] = np.tile(start.weights, len(when))
+    np.savez(out, **columns)
     console.print(f"wrote {out}: {n} individuals at {len(when)} times", soft_wrap=True)
 
 
@@ -241,8 +245,7 @@ def crossval(
     from stitchflow._tables import Columns, read_table
 
     names = None if methods is None else methods.split(",")
-    whole = _numbers(seeds, "--seeds")
-    if not all(seed.is_integer() and seed >= 0 for seed in whole):
+    if not all(seed.strip().isdecimal() for seed in seeds.split(",")):
         raise ValueError(f"--seeds takes whole numbers such as 0,1; got {seeds!r}")
     left: Any = leave_out
     if leave_out not in ("each", "groups"):
@@ -262,7 +265,7 @@ def crossval(
             table.snapshots,
             names,
             leave_out=left,
-            seeds=[int(seed) for seed in whole],
+            seeds=[int(seed) for seed in seeds.split(",")],
             pca=pca,
             cluster=int(cluster) if cluster and cluster.isdigit() else cluster,
             arrived=None if json is None else lambda rows: append_json(json, crossval_rows(rows)),
@@ -290,9 +293,9 @@ def bench(
 
     Example: stitchflow bench eb-full-varying --method ot-linear --json lines.jsonl
     """
-    from stitchflow._evaluate import Row, Scores
     from stitchflow._methods import METHODS
     from stitchflow._runs import append_json
+    from stitchflow._scores import Row, Scores
     from stitchflow.bench import TASKS, Run
 
     if list_ or methods:

@@ -20,9 +20,10 @@ Tables and figures are made from `results/paper.jsonl` and `results/pictures/`; 
 makes them anew without fitting anything.
 
 Means are over seeds, ± their standard deviation. A seed draws the simulation as well as the fit;
-recorded data (EB, CIS, the seven chiral snapshots) is the same for all. The floor is what other
-individuals of the training data score. The trivial methods stand still (nearest snapshot) or
-follow straight optimal-transport lines; where they win, the table says so. Lines of earlier
+recorded data (EB, CIS, the seven chiral snapshots) is the same for all. The floor is what as
+many other individuals of the training data score; for `one-step` and `rollout` of a known energy it
+is what that energy scores from the same starts. The trivial methods stand still (nearest snapshot)
+or follow straight optimal-transport lines; where they win, the table says so. Lines of earlier
 defaults stand until `make paper` has replaced them (which ones: `experiments.md`, at its end)."""
 
 SECTIONS: list[tuple[str, str, Callable[[Results], str], tuple[str, ...]]] = [

@@ -12,10 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from stitchflow._evaluate import Row, evaluate
+from stitchflow._evaluate import evaluate
 from stitchflow._method import Fit, Method
 from stitchflow._methods import METHODS
 from stitchflow._packing import plan_of
+from stitchflow._scores import Row
 from stitchflow._status import ExtrapolationWarning
 from stitchflow._stitching import Stitching, fit
 from stitchflow.bench._tasks import TASKS, Problem, Task
@@ -74,7 +75,6 @@ class Prepared:
         from stitchflow import __version__
 
         plan = json.dumps(plan_of(self.method), sort_keys=True, default=repr).encode()
-        data = self.problem.train.fingerprint + self.problem.test.fingerprint
         return {
             "task": self.run.task,
             "method": self.run.method,
@@ -82,7 +82,7 @@ class Prepared:
             "euler": self.run.euler,
             "version": __version__,
             "settings": hashlib.sha256(plan).hexdigest()[:16],
-            "data": hashlib.sha256(data.encode()).hexdigest()[:16],
+            "data": self.problem.fingerprint,
         }
 
     def carry_out(self, progress: bool = False) -> tuple[Fit, list[dict[str, Any]]]:
@@ -107,6 +107,7 @@ class Prepared:
                 self.problem.test,
                 metrics=self.task.metrics,
                 protocols=self.task.protocols,
+                oracle=self.problem.oracle,
             )
         yield from compare_moments(result, self.problem.test)
         if self.problem.energy is not None and result.energy is not None:

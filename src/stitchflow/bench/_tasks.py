@@ -6,6 +6,7 @@ particles attract), never a tuned setting: everything else is a method's default
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,6 +15,7 @@ import numpy as np
 
 from stitchflow import datasets
 from stitchflow._energy import Energy
+from stitchflow._flow import Flow
 from stitchflow._intervals import Forward
 from stitchflow._method import Method
 from stitchflow._pair_terms import Interaction, VectorKernel
@@ -21,6 +23,7 @@ from stitchflow._residual import VelocityResidual
 from stitchflow._snapshots import Snapshots
 from stitchflow._stitching import HIDDEN, Stitching
 from stitchflow._terms import Entropy, Potential
+from stitchflow.bench._oracle import Oracle
 from stitchflow.bench._truth import Band, Recovery
 from stitchflow.metrics import DISTANCES
 
@@ -36,6 +39,19 @@ class Problem:
     train: Snapshots
     test: Snapshots
     energy: Energy | None = None
+    oracle: Flow | None = None  # what the true energy answers
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of all its individuals."""
+        data = self.train.fingerprint + self.test.fingerprint
+        return hashlib.sha256(data.encode()).hexdigest()[:16]
+
+    @staticmethod
+    def simulated(parts: datasets.Simulated, population: Snapshots | None = None) -> Problem:
+        """With the true energy as the oracle, which draws from `population`, else from train."""
+        population = parts.train if population is None else population
+        return Problem(*parts, Oracle(parts.energy, population))
 
 
 @dataclass(frozen=True)
@@ -96,11 +112,13 @@ def _kernel() -> Energy:
 
 
 def _synthetic(name: str, paired: bool, seed: int, euler: bool) -> Problem:
-    return Problem(*datasets.synthetic(name, paired=paired, euler=euler, key=seed))
+    parts = datasets.synthetic(name, paired=paired, euler=euler, key=seed)
+    # One Euler step a gap is not how the energy moves anybody: then it is no oracle.
+    return Problem(*parts) if euler else Problem.simulated(parts)
 
 
 def _wavy_valley(tilt: float, beta: float, n: int, seed: int, euler: bool) -> Problem:
-    return Problem(*datasets.wavy_valley(tilt=tilt, beta=beta, n=n, key=seed))
+    return Problem.simulated(datasets.wavy_valley(tilt=tilt, beta=beta, n=n, key=seed))
 
 
 def _embryoid(seed: int, euler: bool) -> Problem:
@@ -117,21 +135,24 @@ def _embryoid_gaps(seed: int, euler: bool) -> Problem:
 
 
 def _cis(seed: int, euler: bool) -> Problem:
-    return Problem(*datasets.cis())
+    return Problem.simulated(datasets.cis())
 
 
 def _chiral(seed: int, euler: bool) -> Problem:
-    return Problem(*datasets.chiral_recorded())
+    return Problem.simulated(datasets.chiral_recorded())
 
 
 def _chiral_dense(seed: int, euler: bool) -> Problem:
     """1,601 snapshots to learn from, every fiftieth to be judged by."""
     train, test, energy = datasets.chiral(key=seed)
-    return Problem(train, test.keep_times(test.times[::50]), energy)
+    judged = test.keep_times(test.times[::50])
+    return Problem.simulated(datasets.Simulated(train, judged, energy))
 
 
 def _line_wells(regime: str, seed: int, euler: bool) -> Problem:
-    return Problem(*datasets.line_wells(regime, key=seed))
+    """The oracle draws from as many as are judged, also where the learner is shown ten."""
+    everybody = datasets.line_wells("dense", key=seed).train
+    return Problem.simulated(datasets.line_wells(regime, key=seed), everybody)
 
 
 def _all_tasks() -> list[Task]:

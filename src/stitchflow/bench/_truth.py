@@ -15,12 +15,13 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from stitchflow._energy import Energy
-from stitchflow._evaluate import Row
 from stitchflow._flow import StitchedFlow
 from stitchflow._method import Fit
 from stitchflow._pair_terms import Interaction, VectorKernel
+from stitchflow._scores import Row
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Entropy, Potential
+from stitchflow._types import near_times
 from stitchflow.metrics import bd2_uvp, pair_band, pattern_r2, raw_r2
 
 GRID = 100
@@ -213,14 +214,14 @@ def compare_moments(fit: Fit, test: Snapshots) -> Iterable[Row]:
         return
     curve, units = fit.flow.curve, fit.flow.units
     values = []
-    for k, t in enumerate(test.times):
-        if not np.isclose(fit.times, t).any():
-            continue
+    for k in np.flatnonzero(near_times(test.times, fit.times).any(axis=1)).tolist():
+        t = test.times[k]
         inside = jnp.asarray(units.time_in(float(t)), float)
         rho = curve.at(inside)
         centres = np.asarray(units.space_out(rho.centres), np.float64)
         weights = np.asarray(rho.weights, np.float64)
-        value = bd2_uvp(centres, test.cloud(k).astype(np.float64), weights)
+        seen = test.cloud(k).astype(np.float64)
+        value = bd2_uvp(centres, seen, weights, test.uneven_weights(k))
         yield Row("marginal", "bd2_uvp", float(t), value, None)
         if t > fit.times[0]:
             values.append(value)

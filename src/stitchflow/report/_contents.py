@@ -13,11 +13,12 @@ import numpy as np
 from stitchflow._advice import advice
 from stitchflow._diagnose import Diagnosis, diagnose
 from stitchflow._ensemble import Ensemble
-from stitchflow._evaluate import PROTOCOLS, Scores, evaluate
+from stitchflow._evaluate import PROTOCOLS, evaluate
 from stitchflow._io import versions as installed
 from stitchflow._method import Fit
 from stitchflow._packing import plan_of
 from stitchflow._runs import baselines
+from stitchflow._scores import Scores
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import NotAvailable
 from stitchflow.report._charts import Chart, history_charts, interaction_chart

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from stitchflow._flow import Flow
+from stitchflow._judge import Sample
 from stitchflow._method import Fit
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import NotAvailable
+from stitchflow._types import near_times
 from stitchflow.report._plane import TICKS, Line, Plane, quantised
 
 FRAMES = 41
@@ -105,7 +107,7 @@ def _words(column: np.ndarray | None, n: int) -> list[str]:
 
 
 def _begins(test: Snapshots | None, fit: Fit) -> bool:
-    return test is not None and bool(np.isclose(test.times[0], fit.times[0]))
+    return test is not None and bool(near_times(test.times[0], fit.times)[0, 0])
 
 
 def _samples(fit: Fit, frames: np.ndarray) -> np.ndarray:
@@ -129,7 +131,7 @@ def _paths(flow: Flow, frames: np.ndarray, start: Snapshots | None) -> tuple[np.
         return np.empty((0, 0, flow.dim)), []
     some = start.keep_times([start.times[0]]).subsample(CLOUD)
     try:
-        path = np.asarray(flow.simulate(some.x, frames, key=0))
+        path = Sample(some.x, some.uneven_weights(0)).carried(flow, frames, 0)
     except NotAvailable:
         return np.empty((0, 0, flow.dim)), []
     return path[:, :PATHS], labels(some)[:PATHS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stitchflow._diagnose import Diagnosis
-from stitchflow._evaluate import Row, Scores
+from stitchflow._scores import Row, Scores
 
 # Times the floor: as good as other individuals of the same populations, and near to it.
 AS_GOOD, NEAR = 1.15, 1.5

@@ -120,7 +120,8 @@ class IJKOnet(JKOMethod):
             energy, held(maps, False)
         )[0]
         game = (gaps / some) * (reached + judged)
-        apart = jax.vmap(energy_distance)(ends, before.weights, *after).mean()
+        sides = (ends, before.weights, after.centres, after.weights)
+        apart = jax.vmap(energy_distance)(*sides).mean()
         return still(apart) + game - still(game), {}
 
 

@@ -141,7 +141,7 @@ class JKOnet(JKOMethod):
         costs = tau * held(energy, False).functional(times, moved, unasked) + ways
         answer = self.answer(energy, still(ends), before, times, tau)
         apart = jax.vmap(lambda x, a, y, b: sinkhorn_divergence(x, a, y, b, self.blur))(
-            answer, before.weights, *after
+            answer, before.weights, after.centres, after.weights
         )
         share = gaps / some
         # Only the first part is a measure of success; the second makes the maps follow.

@@ -16,7 +16,7 @@ from stitchflow._flow import Flow
 from stitchflow._method import Fit, Method, Packed
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import Status
-from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_count
+from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, as_weights, check_count
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class NearestFlow(Flow):
         return jnp.zeros_like(jnp.asarray(as_cloud(x, "x", self.dim)))
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
         x = jnp.asarray(as_cloud(x0, "x0", self.dim))
+        as_weights(weights, len(x))  # nobody feels the others here
         return jnp.broadcast_to(x[None], (len(as_times(times)), *x.shape))

@@ -19,7 +19,7 @@ from stitchflow._method import Fit, Method, Packed
 from stitchflow._progress import tqdm
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import Status
-from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_count
+from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, as_weights, check_count
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,10 @@ class OTLinearFlow(Flow):
         return jnp.asarray(self._displacements(k)[nearest] / np.diff(self.data.times)[k])
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
         times, x = as_times(times), np.asarray(as_cloud(x0, "x0", self.dim), np.float64)
+        as_weights(weights, len(x))  # nobody feels the others here
         inner = self.data.times[1:-1]
         path = [x]
         for a, b in pairwise(times):

@@ -19,7 +19,15 @@ from stitchflow._flow import Flow
 from stitchflow._method import Fit, Method, Packed
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import Status
-from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, check_count, check_number
+from stitchflow._types import (
+    KeyLike,
+    as_cloud,
+    as_rng,
+    as_times,
+    as_weights,
+    check_count,
+    check_number,
+)
 
 
 @dataclass(frozen=True)
@@ -92,9 +100,10 @@ class OTSplineFlow(Flow):
         return jnp.asarray(self._slopes(t)[self._nearest(as_cloud(x, "x", self.dim), t)])
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
         times, x = as_times(times), np.asarray(as_cloud(x0, "x0", self.dim), np.float64)
+        as_weights(weights, len(x))  # nobody feels the others here
         inner, way = self.times[1:-1], [x]
         for a, b in pairwise(times):
             low, high = min(a, b), max(a, b)

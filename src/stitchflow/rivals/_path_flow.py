@@ -193,10 +193,10 @@ class NormalizingFlow(Flow):
         return energy_velocity(self.energy, points, self._inside(t), rho) * self.units.speed
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, ode: bool = False
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
         """The energy alone drives x0; the curve is not consulted."""
-        return simulate_in_units(self.energy, self.units, x0, times, key, ode)
+        return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
 
     def _points(self, x: Any) -> Array:
         return self.units.space_in(as_cloud(x, "x", self.dim))

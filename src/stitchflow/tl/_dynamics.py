@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stitchflow._cells import chosen, representation, times
+from stitchflow._cells import chosen, column, representation, times
 from stitchflow._energy import Energy
 from stitchflow._extras import require
 from stitchflow._flow import StitchedFlow, simulate_in_units
@@ -26,12 +26,15 @@ class Cells(NamedTuple):
     rep: str
     x: np.ndarray
     t: np.ndarray
+    weights: np.ndarray | None  # None where all cells count alike
 
     @staticmethod
     def of(adata: Any, key_added: str, energy: Energy | Term | None) -> Cells:
         params, fit = params_of(adata, key_added), load(adata, key_added, energy=energy)
-        x = representation(adata, params["use_rep"])
-        return Cells(fit, params["use_rep"], x, times(adata, params["time_key"]))
+        x, t = representation(adata, params["use_rep"]), times(adata, params["time_key"])
+        weight_key = params.get("weight_key")
+        weights = None if weight_key is None else column(adata, weight_key).to_numpy(np.float64)
+        return Cells(fit, params["use_rep"], x, t, weights)
 
     def at(self, when: float) -> np.ndarray:
         """Rows of the observed time nearest to `when`."""
@@ -68,15 +71,17 @@ class Cells(NamedTuple):
         crowd = np.flatnonzero(self.t == self.t[rows[0]]) if together else rows
         own = np.searchsorted(crowd, rows) if together else np.arange(len(rows))
         cloud = self.x[crowd].astype(np.float64)
+        weights = self.weights[crowd] if together and self.weights is not None else None
         if shift is not None:
             cloud[own] += shift
         if back:
-            return backward(self.fit, cloud, path)[:, None, own]
+            return backward(self.fit, cloud, path, weights)[:, None, own]
         if not together:
             drawn = forward(self.fit, np.tile(cloud, (draws, 1)), path, key)
             return drawn.reshape(len(path), draws, len(rows), -1)
         keys = jax.random.split(as_key(key), draws)
-        return np.stack([forward(self.fit, cloud, path, k)[:, own] for k in keys], axis=1)
+        drawn = [forward(self.fit, cloud, path, k, weights)[:, own] for k in keys]
+        return np.stack(drawn, axis=1)
 
 
 def feels_others(energy: Energy | None) -> bool:
@@ -85,15 +90,20 @@ def feels_others(energy: Energy | None) -> bool:
     return energy is not None and any(energy.only(kind) for kind in kinds)
 
 
-def forward(fit: Fit, x0: np.ndarray, path: np.ndarray, key: KeyLike) -> np.ndarray:
+def forward(
+    fit: Fit, x0: np.ndarray, path: np.ndarray, key: KeyLike, weights: np.ndarray | None = None
+) -> np.ndarray:
     """The dynamics of individuals, without birth and death: a row stays the same cell."""
     flow = fit.flow
     if isinstance(flow, StitchedFlow):
-        return np.asarray(simulate_in_units(flow.energy, flow.units, x0, path, key, False))
-    return np.asarray(flow.simulate(x0, path, key=key))
+        moved = simulate_in_units(flow.energy, flow.units, x0, path, key, False, weights)
+        return np.asarray(moved)
+    return np.asarray(flow.simulate(x0, path, key=key, weights=weights))
 
 
-def backward(fit: Fit, x0: np.ndarray, path: np.ndarray) -> np.ndarray:
+def backward(
+    fit: Fit, x0: np.ndarray, path: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
     """The probability flow of the fitted marginals, which has no noise and so runs back in time.
 
     After the last fitted time, which the path stops at, the energy and x0 stand for them.
@@ -101,11 +111,12 @@ def backward(fit: Fit, x0: np.ndarray, path: np.ndarray) -> np.ndarray:
     if len(path) == 1:
         return x0[None]
     if not isinstance(fit.flow, StitchedFlow):
-        return np.asarray(fit.flow.simulate(x0, path, ode=True))
+        return np.asarray(fit.flow.simulate(x0, path, weights=weights, ode=True))
     beyond = int((path > fit.times[-1]).sum())
     carried = x0[None]
     if beyond:
-        carried = np.asarray(fit.flow.simulate(x0, path[: beyond + 1], ode=True))
+        after = path[: beyond + 1]
+        carried = np.asarray(fit.flow.simulate(x0, after, weights=weights, ode=True))
     if beyond < len(path) - 1:
         rest = np.asarray(fit.flow.transport(carried[-1], path[beyond:]))
         carried = np.concatenate([carried[:-1], rest])

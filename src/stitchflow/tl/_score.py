@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from stitchflow._energy import Energy
-from stitchflow._evaluate import PROTOCOLS, Scores, evaluate
+from stitchflow._evaluate import PROTOCOLS, evaluate
+from stitchflow._scores import Scores
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Term
 from stitchflow._types import KeyLike
