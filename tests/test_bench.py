@@ -229,6 +229,17 @@ def test_recorded_data_is_checked(data_folder, tmp_path, monkeypatch):
         datasets.cis()
 
 
+def test_the_learner_of_cis_is_not_told_who_is_who(data_folder):
+    """The split is by particle, the judges may follow theirs, and the learner follows nobody."""
+    problem, parts = TASKS["cis"].problem(0), datasets.cis()
+    np.testing.assert_array_equal(problem.train.x, parts.train.x)
+    assert problem.train.ids is None
+    assert not problem.train.paired
+    assert problem.test.paired
+    assert not set(parts.train.ids) & set(parts.test.ids)
+    assert problem.energy.beta == pytest.approx(0.00196, abs=5e-6)
+
+
 def test_downloads_name_their_way_out(tmp_path, monkeypatch):
     """Neither a folder nor a network: one sentence says what to do."""
     import pooch

@@ -70,7 +70,8 @@ SECTIONS: list[tuple[str, str, Callable[[Results], str], tuple[str, ...]]] = [
     ),
     (
         "Interacting particles (CIS)",
-        "V, a radial W and entropy from 201 snapshots of 155 training particles.",
+        "V, a radial W and entropy from 201 snapshots of 155 training particles. The learner "
+        "is not told which particle is which.",
         _tables.cis,
         ("cis",),
     ),

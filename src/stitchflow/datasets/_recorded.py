@@ -61,7 +61,11 @@ def embryoid() -> Recorded:
 
 
 def cis() -> Simulated:
-    """The paper's interacting particles: 310 of them at 201 times, split by particle."""
+    """The paper's interacting particles: 310 of them at 201 times, split by particle.
+
+    The ids tell which of them is which; the paper's learner, and that of `stitchflow bench cis`,
+    is not told.
+    """
     table = _table("cis")
     return Simulated(table.rows(table.train), table.rows(table.test), cis_energy())
 
