@@ -10,6 +10,7 @@ import contextlib
 import faulthandler
 import hashlib
 import io
+import itertools
 import json
 import os
 import resource
@@ -28,8 +29,8 @@ import numpy as np
 import stitchflow as sf
 from pages import ROOT, fill
 from stitchflow import _runs, cli
-from stitchflow._io import load, plain, read_header
-from stitchflow._run_folder import PLAN
+from stitchflow._io import load, plain
+from stitchflow._run_state import PLAN, whole_model
 from stitchflow._runs import append_json, fit_file, keep_compilations
 from stitchflow._settings import build_method
 from stitchflow._tables import Columns, read_table
@@ -81,14 +82,19 @@ def tiny_fit(data: Path, run: Path, resume: bool) -> None:
 
 def fingerprint(run: Path) -> str:
     """What a fit found; its header must match its arrays."""
-    content = (run / "arrays.npz").read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    assert read_header(run)["arrays_sha256"] == found, f"{run} is damaged"
-    return found
+    found = whole_model(run)
+    finished = (run / "header.json", run / "arrays.npz")
+    assert found.places == finished, f"{run} is not finished"
+    return hashlib.sha256(found.arrays).hexdigest()
 
 
 def kills(count: int, seed: int, until: float, folder: Path) -> dict:
-    """SIGKILL at random moments; each is followed by a resume, which may be killed in turn."""
+    """SIGKILL at random moments; each is followed by a resume, which may be killed in turn.
+
+    Before that, a run is ended just before each of its renames and removals of files in turn,
+    beside those of checkpoints that are written, which random moments hit often enough; each is
+    resumed twice.
+    """
     data = write_data(folder)
     for name in ("warm", "whole"):  # the first fills the cache of compiled programs
         start = time.monotonic()
@@ -96,6 +102,16 @@ def kills(count: int, seed: int, until: float, folder: Path) -> dict:
         lasts = time.monotonic() - start
     expected, done, finished, wrong = fingerprint(folder / "whole"), 0, 0, []
     stages, rng = Counter(), np.random.default_rng(seed)
+    changes = 0
+    for run in (folder / f"change{k}" for k in itertools.count(1)):
+        pid = in_child(faults.ending_before, changes + 1, tiny_fit, data, run, False)
+        if os.waitpid(pid, 0)[1] == 0:
+            break
+        changes += 1
+        for _ in range(2):
+            pid = in_child(tiny_fit, data, run, (run / PLAN).exists())
+            if os.waitpid(pid, 0)[1] or fingerprint(run) != expected:
+                wrong.append(f"change {changes}: not resumed, or to other numbers")
     while done < count and time.monotonic() < until:
         run, status = folder / f"run{finished}", 9
         while status:
@@ -115,6 +131,7 @@ def kills(count: int, seed: int, until: float, folder: Path) -> dict:
             wrong.append(f"run {finished} gave other numbers")
     return {
         "kills": done,
+        "changes": changes,
         "runs_finished": finished,
         "seconds_whole": round(lasts, 2),
         "checkpoints_at_kill": {str(k): v for k, v in sorted(stages.items())},
@@ -156,7 +173,7 @@ def inputs(count: int, seed: int, until: float, folder: Path) -> dict:
     """Generated tables and files: an answer or one line, soon, in bounded memory."""
     taken = folder / "taken"  # a run is there already: what is read well is refused for that
     taken.mkdir()
-    (taken / "header.json").write_text("{}")
+    (taken / "plan.json").write_text("{}")
     tally, wrong, slowest = Counter(), [], 0.0
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for i in range(count):
@@ -281,14 +298,17 @@ def table(rows: list[dict]) -> str:
     """The latest line of each study, in words."""
     last = {row["study"]: row for row in rows}
     words = {
-        "kills": ("SIGKILLs of a fit, each resumed", "{runs_finished} runs ended, same numbers"),
+        "kills": (
+            "SIGKILLs of a fit, each resumed",
+            "{runs_finished} runs ended, same numbers; so after each of {changes} changes of files",
+        ),
         "inputs": ("generated tables and files", "slowest {seconds_slowest:.0f} s"),
         "corruptions": ("damaged or forged models", "memory +{peak_growth_mib} MiB"),
         "soak": ("fits in one process", "memory {growth_percent:+} %"),
     }
     cells = []
     for name in [name for name in words if name in last]:
-        row, (what, found) = last[name], words[name]
+        row, (what, found) = {"changes": 0, **last[name]}, words[name]
         count = row[{"soak": "fits"}.get(name, name)]
         wrong = row["bad"] if name == "soak" else row.get("wrong_count", len(row["wrong"]))
         cells.append([what, f"{count:,}", str(wrong), found.format(**row), f"{row['seconds']:.0f}"])

@@ -1,6 +1,7 @@
 """The command line: what each command writes, prints and refuses."""
 
 import contextlib
+import hashlib
 import io
 import json
 import math
@@ -451,6 +452,106 @@ def test_a_run_that_came_while_waiting_for_the_lock_is_kept(data, tmp_path, monk
     assert (run / "plan.json").read_text() == "of another process"
 
 
+@pytest.fixture
+def no_report(monkeypatch):
+    monkeypatch.setattr(cli, "_write_report", lambda *_: None)  # seconds each
+
+
+def test_the_data_is_never_overwritten(tmp_path, data, no_report):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    mine = write(folder / "arrays.npz")
+    before = contents(folder)
+    for way in ([], ["--overwrite"]):
+        message = refused("fit", mine, "--out", folder, "--method", "nearest", *way)
+        assert f"--out {folder} would overwrite {mine}" in message
+        message = refused("fit", data, "--out", folder, "--method", "nearest", *way)
+        assert f"--out {folder} holds arrays.npz, which is not of a run" in message
+    assert contents(folder) == before
+    run = tmp_path / "run"
+    succeed("fit", data, "--out", run, "--method", "nearest")
+    (run / "split.npz").unlink()
+    os.link(data, run / "split.npz")
+    before = contents(run)
+    for way in ("--overwrite", "--resume"):
+        message = refused("fit", data, "--out", run, "--method", "nearest", way)
+        assert f"--out {run} would overwrite {data}" in message
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "plan.json.partial", ".lock", "checkpoints/mine"])
+def test_a_folder_that_holds_anything_else_is_not_written_to(tmp_path, data, no_report, name):
+    folder = tmp_path / "folder"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text("mine")
+    for way in ([], ["--overwrite"]):
+        message = refused("fit", data, "--out", folder, "--method", "nearest", *way)
+        assert f"--out {folder} holds {name.split('/')[0]}, which is not of a run" in message
+    assert [path for path in folder.rglob("*") if path.is_file()] == [folder / name]
+
+
+def test_a_run_with_files_of_others_is_resumed_but_not_replaced(tmp_path, data, no_report):
+    arguments = ("fit", data, "--out", tmp_path / "run", "--method", "nearest")
+    succeed(*arguments)
+    (tmp_path / "run" / "scores.partial").write_text("mine")
+    before = contents(tmp_path / "run")
+    message = refused(*arguments, "--overwrite")
+    assert "run holds scores.partial, which is not of a run; name a new folder" in message
+    assert f"{tmp_path / 'run'} already holds a run" in refused(*arguments)
+    succeed(*arguments, "--resume")
+    assert contents(tmp_path / "run") == before
+
+
+def test_a_run_is_resumed_where_its_data_was_moved_or_written_anew(tmp_path, data, no_report):
+    run, away = tmp_path / "run", tmp_path / "away.npz"
+    succeed("fit", data, "--out", run, "--method", "nearest")
+    before = contents(run)
+    data.rename(away)
+    succeed("fit", away, "--out", run, "--method", "nearest", "--resume")
+    assert contents(run) == before
+    (run / "header.json").unlink()  # as if it had not finished
+    np.savez_compressed(away, x=X, t=T)
+    succeed("fit", away, "--out", run, "--method", "nearest", "--resume")
+    assert learned(run) == json.loads(before["header.json"])["arrays_sha256"]
+    assert json.loads((run / "header.json").read_text())["data"]["path"] == str(away)
+    succeed("evaluate", run)
+
+
+def test_a_run_is_not_resumed_where_the_split_in_its_data_changed(tmp_path, data, no_report):
+    arguments = ("fit", data, "--out", tmp_path / "run", "--method", "nearest")
+    write(data, train_idx=np.arange(0, len(X), 2))
+    succeed(*arguments)
+    write(data, train_idx=np.arange(1, len(X), 2))
+    assert "was started with other data or settings" in refused(*arguments, "--resume")
+
+
+def test_a_run_of_the_version_before_is_resumed(tmp_path, data, no_report):
+    """Its plan knows the data by the bytes of its file."""
+    arguments = ("--out", tmp_path / "run", "--method", "nearest")
+    succeed("fit", data, *arguments)
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    del plan["data"]["content"], plan["data"]["train"]
+    plan["data"]["sha256"] = hashlib.sha256(data.read_bytes()).hexdigest()
+    (tmp_path / "run" / "plan.json").write_text(json.dumps(plan))
+    data.rename(tmp_path / "away.npz")
+    succeed("fit", tmp_path / "away.npz", *arguments, "--resume")
+    write(data, x=X + 1.0)
+    assert "was started with other data" in refused("fit", data, *arguments, "--resume")
+
+
+def test_names_that_are_not_text_are_written_as_they_are(tmp_path):
+    """In processes of their own: how names are printed hangs on the locale."""
+    data, out = tmp_path / os.fsdecode(b"d\xff.npz"), tmp_path / os.fsdecode(b"r\xff")
+    write(tmp_path / "x.npz").rename(data)
+    strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    call = [sys.executable, "-m", "stitchflow.cli", "fit", data, "--out", out]
+    done = subprocess.run([*call, "--method", "nearest"], env=strict, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"wrote " + os.fsencode(out) + b"/report.html" in done.stdout
+    assert r"d\udcff.npz" in (out / "report.html").read_text("utf-8")
+    assert sf.load(out).source["path"] == str(data)
+
+
 def test_resuming_a_finished_run_changes_no_value(stitched, tmp_path):
     run = shutil.copytree(stitched, tmp_path / "run")
     arguments = ("fit", stitched.parent / "data.npz", "--out", run, "--seed", 3, *QUICK)
@@ -522,7 +623,7 @@ def test_a_full_disk_keeps_the_checkpoint(stitched, tmp_path, monkeypatch):
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     words = "checkpoint.npz cannot be written (File too large); what was there is kept"
     assert words in message
-    assert not list(run.glob("*.partial"))
+    assert not list(run.glob("*.partial")) + list(run.glob(".*.partial"))
     succeed(*arguments, "--resume")
     assert len(looked) == 6  # the two that were kept are not repeated
     assert learned(run) == learned(stitched)

@@ -115,7 +115,7 @@ def test_the_demo_leaves_a_run_its_data_and_pictures(tmp_path, capsys):
     names = ("overview", "history")
     pictures = [f"{name}.png" for name in names]
     files = ["arrays.npz", "data.npz", "header.json", "report.html", "split.npz", *pictures]
-    assert sorted(path.name for path in out.iterdir()) == sorted(files)
+    assert sorted(path.name for path in out.iterdir()) == sorted([".lock", *files])
     for name in pictures:
         assert (out / name).read_bytes().startswith(b"\x89PNG")
     text = capsys.readouterr().out

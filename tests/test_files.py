@@ -6,7 +6,14 @@ import sys
 
 import pytest
 
-from stitchflow._files import only_writer, read_file, read_json, write_atomically, write_together
+from stitchflow._files import (
+    only_writer,
+    partial_of,
+    read_file,
+    read_json,
+    write_atomically,
+    write_together,
+)
 
 HOLD = (
     "import fcntl, sys, time; file = open(sys.argv[1], 'ab'); fcntl.flock(file, fcntl.LOCK_EX); "
@@ -53,11 +60,39 @@ def test_a_link_left_in_a_folder_is_not_followed(tmp_path):
     mine.write_bytes(b"mine")
     run = tmp_path / "run"
     run.mkdir()
-    (run / "header.json.partial").symlink_to(mine)
+    partial_of(run / "header.json").symlink_to(mine)
     (run / "header.json").symlink_to(mine)
     write_atomically(run / "header.json", b"{}")
     assert mine.read_bytes() == b"mine"
     assert (run / "header.json").read_bytes() == b"{}"
+
+
+def test_a_file_called_partial_is_not_ours(tmp_path):
+    mine = tmp_path / "a.partial"
+    mine.write_bytes(b"mine")
+    write_atomically(tmp_path / "a", b"new")
+    assert mine.read_bytes() == b"mine"
+
+
+def test_of_two_files_the_second_is_kept_where_it_cannot_be_renamed(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    (second / "in the way").mkdir(parents=True)
+    with pytest.raises(OSError, match=r"second cannot be written .*; all of it is in .*partial"):
+        write_together({first: b"1", second: b"2"})
+    assert (first.read_bytes(), partial_of(second).read_bytes()) == (b"1", b"2")
+    with pytest.raises(OSError, match=r"second cannot be written .*; what was there is kept"):
+        write_together({second: b"2", first: b"2"})
+    assert first.read_bytes() == b"1"
+    assert sorted(tmp_path.iterdir()) == [first, second]
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    run.mkdir()
+    (run / ".lock").symlink_to(victim)
+    with pytest.raises(ValueError, match=r"run/.lock is a link"), only_writer(run):
+        pass
+    assert not victim.exists()
 
 
 def test_a_folder_has_one_writer(tmp_path):

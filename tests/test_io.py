@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -11,8 +10,9 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _io
+from stitchflow import _io, _run_state
 from stitchflow._archive import Archive
+from stitchflow._files import only_writer
 from stitchflow.datasets import double_well
 
 DATA = double_well(n=60, key=0)[0]
@@ -90,11 +90,34 @@ def test_nothing_is_overwritten_unasked(saved, tmp_path):
         fit.save(tmp_path / "file")
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_that_holds_anything_else_is_not_saved_to(static, saved, tmp_path, overwrite):
+    _, run = saved
+    (tmp_path / "folder").mkdir()
+    (run / "notes.txt").write_text("mine")
+    for mine in (tmp_path / "folder" / "arrays.npz", run / "notes.txt"):
+        mine.write_text("mine")
+        words = "already holds" if mine.parent == run and not overwrite else f"holds {mine.name}"
+        with pytest.raises(ValueError, match=words):
+            static.save(mine.parent, overwrite=overwrite)
+        assert mine.read_text() == "mine"
+    assert len(list((tmp_path / "folder").iterdir())) == 1
+    assert str(sf.load(run).status) == str(static.status)
+
+
+def test_a_folder_that_is_being_written_is_not_saved_to(saved):
+    fit, run = saved
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    with only_writer(run), pytest.raises(ValueError, match="is being written by another process"):
+        fit.save(run, overwrite=True)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
 def rewrite(run, seal=True, **changes) -> None:
     """Change what a header says; sealed as somebody would who means to deceive."""
     header = json.loads((run / "header.json").read_text()) | changes
     if seal:
-        header["sha256"] = _io._seal({k: v for k, v in header.items() if k != "sha256"})
+        header["sha256"] = _io.seal({k: v for k, v in header.items() if k != "sha256"})
     (run / "header.json").write_text(json.dumps(header))
 
 
@@ -163,25 +186,12 @@ def test_a_history_that_is_no_column_of_numbers_is_named(saved, change):
         sf.load(run)
 
 
-def test_a_save_killed_between_its_two_renames_is_whole(saved):
-    fit, run = saved
-    old = (run / "header.json").read_bytes()
-    longer = {**fit.history, "more": np.ones(3)}
-    replace(fit, seed=7, history=longer).save(run, overwrite=True)
-    (run / "header.json").rename(run / "header.json.partial")
-    (run / "header.json").write_bytes(old)
-    assert sf.load(run).seed == 7
-    (run / "header.json.partial").unlink()
-    with pytest.raises(ValueError, match="the run is damaged"):
-        sf.load(run)
-
-
 FORMATS = sorted((Path(__file__).parent / "formats").iterdir())
 
 
 @pytest.mark.parametrize("run", FORMATS, ids=lambda run: run.name)
 def test_a_run_of_every_format_is_read(run):
-    assert [int(path.name) for path in FORMATS] == list(_io.READ)
+    assert [int(path.name) for path in FORMATS] == list(_run_state.READ)
     fit = sf.load(run)
     x = np.array([[0.0, 0.0], [1.0, 2.0]])
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)

@@ -19,6 +19,7 @@ LAYERS = [
         "_observations",
         "_pairs",
         "_regression",
+        "_run_state",
         "_sharding",
         "_sinkhorn",
         "_snapshots",

@@ -261,7 +261,7 @@ def test_a_run_that_does_not_say_its_versions_is_reported_without(run, tmp_path)
     header = {
         k: v for k, v in json.loads(path.read_text()).items() if k not in ("versions", "sha256")
     }
-    path.write_text(json.dumps(header | {"sha256": _io._seal(header)}))
+    path.write_text(json.dumps(header | {"sha256": _io.seal(header)}))
     assert "There were no held-out" in report_run(run).read_text()
 
 

@@ -93,6 +93,32 @@ def test_what_was_asked_of_an_earlier_fit_goes_with_it():
     assert not cells.obsp
 
 
+def test_a_column_of_the_users_own_is_kept():
+    cells = moving_blobs(10)
+    cells.obs["stitchflow_train"] = "mine"
+    sf.tl.fit(cells, "day", method=sf.OTLinear())
+    sf.tl.fit(cells, "day", method=sf.OTLinear())  # now there is a fit before
+    assert (cells.obs["stitchflow_train"] == "mine").all()
+    assert len(sf.tl.load(cells).data.x) == len(cells)
+    with pytest.raises(ValueError, match=r"obs\['stitchflow_train'\] is not of an earlier fit"):
+        sf.tl.fit(cells, "day", method=sf.OTLinear(), test_fraction=0.5)
+    assert (cells.obs["stitchflow_train"] == "mine").all()
+    sf.tl.fit(cells, "day", method=sf.OTLinear(), test_fraction=0.5, key_added="k")
+    assert cells.obs["k_train"].sum() == len(sf.tl.load(cells, "k").data.x) == len(cells) / 2
+    del cells.uns["k"]["params"]["held_out"]  # as version 0.1.0 wrote it
+    assert len(sf.tl.load(cells, "k").data.x) == len(cells) / 2
+    sf.tl.fit(cells, "day", method=sf.OTLinear(), key_added="k")
+    assert "k_train" not in cells.obs
+
+
+@pytest.mark.parametrize("key", ["a/b", "", "/", 7])
+def test_a_key_that_no_file_can_hold_is_refused(key):
+    cells = moving_blobs(10)
+    with pytest.raises((TypeError, ValueError), match="key_added must be text"):
+        sf.tl.fit(cells, "day", method=sf.OTLinear(), key_added=key)
+    assert not cells.uns
+
+
 @pytest.mark.full
 def test_an_ensemble_says_how_sure_every_cell_is(adata):
     adata = adata[adata.obs["day"] < 0.5].copy()

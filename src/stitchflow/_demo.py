@@ -12,10 +12,12 @@ from rich.console import Console
 
 from stitchflow._consistency import Consistency
 from stitchflow._evaluate import evaluate
-from stitchflow._io import HEADER
+from stitchflow._files import only_writer, write_atomically
+from stitchflow._io import packed, write_run
 from stitchflow._method import Fit
 from stitchflow._optimise import Optimiser
 from stitchflow._run_folder import Split, write_split
+from stitchflow._run_state import HEADER
 from stitchflow._runs import baselines
 from stitchflow._scores import table
 from stitchflow._snapshots import Snapshots
@@ -61,17 +63,18 @@ def _keep(result: Fit, data: Snapshots, test: Snapshots, out: Path) -> None:
     """The run with its data beside it, so that `evaluate` and `report` work on it."""
     out.mkdir(parents=True, exist_ok=True)
     file = out / "data.npz"
-    np.savez(file, x=data.x, t=data.times[data.index])
-    table = read_table(file)
     assert data.rows is not None
     assert test.rows is not None
     rows = np.flatnonzero(np.isin(data.rows, test.rows))  # the file is in the order of `data`
-    split = Split(np.setdiff1d(np.arange(len(data.x)), rows), rows).marked(table.snapshots)
-    columns = asdict(Columns())
-    content = table.snapshots.fingerprint
-    result.source = {"demo": True, "path": str(file.resolve()), "content": content}
-    result.source |= {"columns": columns, "split_sha256": write_split(out, split)}
-    result.save(out, overwrite=True)
+    split = Split(np.setdiff1d(np.arange(len(data.x)), rows), rows)
+    with only_writer(out):
+        write_atomically(file, packed({"x": data.x, "t": data.times[data.index]}))
+        table = read_table(file)
+        split = split.marked(table.snapshots)
+        content, columns = table.snapshots.fingerprint, asdict(Columns())
+        result.source = {"demo": True, "path": str(file.resolve()), "content": content}
+        result.source |= {"columns": columns, "split_sha256": write_split(out, split)}
+        write_run(result, out)
 
 
 def _check_folder(out: Path) -> None:

@@ -9,7 +9,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-PARTIAL, LOCK = ".partial", ".lock"
+LOCK = ".lock"
+KEPT = "what was there is kept"
+
+
+def partial_of(path: Path) -> Path:
+    """Where `path` is written before it is renamed: a name that only this package gives a file."""
+    return path.with_name(f".stitchflow-{path.name}.partial")
 
 
 def read_file(path: Path) -> bytes:
@@ -42,26 +48,44 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_together(contents: dict[Path, bytes]) -> None:
     """Files that belong together: all are on disk under partial names before the first is renamed.
 
-    A process killed between two renames leaves the rest complete, under their partial names.
+    A process killed between two renames leaves the rest complete, under their partial names; so
+    does a system that refuses to rename the second of two.
     """
-    partials = {path: path.with_name(path.name + PARTIAL) for path in contents}
-    writing = next(iter(contents))
+    first, *others = contents
     try:
-        for writing, content in contents.items():
-            # What a killed process left there, or a link that leads somewhere else.
-            partials[writing].unlink(missing_ok=True)
-            with open(partials[writing], "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        for writing, partial in partials.items():
-            os.replace(partial, writing)
-    except OSError as error:
-        for partial in partials.values():
+        for path, content in contents.items():
+            write_partial(path, content)
+        with _naming(first, KEPT):
+            os.replace(partial_of(first), first)
+    except OSError:
+        for path in contents:
             with suppress(OSError):
-                partial.unlink(missing_ok=True)
+                partial_of(path).unlink(missing_ok=True)
+        raise
+    for path in others:
+        with _naming(path, f"all of it is in {partial_of(path)}"):
+            os.replace(partial_of(path), path)
+
+
+def write_partial(path: Path, content: bytes) -> None:
+    """All that is to be in `path`, on disk under its partial name."""
+    partial = partial_of(path)
+    with _naming(path, KEPT):
+        # What a killed process left there, or a link that leads somewhere else.
+        partial.unlink(missing_ok=True)
+        with open(partial, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def _naming(path: Path, what_is_left: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
         reason = error.strerror or error
-        raise OSError(f"{writing} cannot be written ({reason}); what was there is kept") from None
+        raise OSError(f"{path} cannot be written ({reason}); {what_is_left}") from None
 
 
 @contextmanager
@@ -72,7 +96,14 @@ def only_writer(folder: Path) -> Iterator[None]:
     except ImportError:  # Windows
         yield
         return
-    with open(folder / LOCK, "ab") as file:
+    path = folder / LOCK
+    try:
+        file = open(path, "ab", opener=_not_following)  # noqa: SIM115
+    except OSError:
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link; a lock is a file of the folder itself") from None
+        raise
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -80,3 +111,8 @@ def only_writer(folder: Path) -> Iterator[None]:
         except OSError:
             pass  # a file system without locks
         yield
+
+
+def _not_following(path: str, flags: int) -> int:
+    """Open a file itself: neither what a link leads to, nor a pipe that nobody reads from."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

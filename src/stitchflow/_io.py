@@ -17,37 +17,53 @@ import numpy as np
 from stitchflow._archive import Archive
 from stitchflow._energy import Energy
 from stitchflow._feature_terms import FeatureInteraction, FeaturePotential
-from stitchflow._files import PARTIAL, read_file, read_json, write_together
+from stitchflow._files import only_writer, write_together
 from stitchflow._flow_curve import SHAPES
 from stitchflow._growth import Growth
 from stitchflow._method import Fit, Packed
 from stitchflow._methods import METHODS
 from stitchflow._packing import TERMS
+from stitchflow._run_state import (
+    ARRAYS,
+    FORMAT,
+    HEADER,
+    check_free,
+    seal,
+    settle,
+    whole_model,
+)
 from stitchflow._status import Status
 from stitchflow._terms import Term
 from stitchflow._types import check_count, check_hidden
 from stitchflow._vector_field import STREAMS
 from stitchflow.rivals import PathFlow
 
-# Format 2 seals the header with its own hash; files of format 1 are read too.
-FORMAT, READ = 2, (1, 2)
-HEADER, ARRAYS = "header.json", "arrays.npz"
 UNSTORED = 2**24  # numbers of networks whose widths are declared but that a model does without
 _PACKAGES = ("stitchflow", "jax", "equinox", "optax", "diffrax", "numpy", "scipy", "POT")
 
 
 def save(fit: Fit, path: Any, *, overwrite: bool = False) -> None:
-    """Write `fit` to the directory `path`; an existing run is only replaced when asked."""
+    """Write `fit` to the directory `path`; an existing run is only replaced when asked.
+
+    The directory is made, or is empty, or holds a run and nothing else: whatever else there is
+    would be somebody's own.
+    """
     folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; a run is saved as a directory")
-    if (folder / HEADER).exists() and not overwrite:
-        raise ValueError(f"{folder} already holds a run; pass overwrite=True to replace it")
+    check = lambda: check_free(folder, overwrite, str(folder), "overwrite=True to replace it")
+    check()
     folder.mkdir(parents=True, exist_ok=True)
+    with only_writer(folder):
+        check()  # another process may have been here since
+        settle(folder)
+        write_run(fit, folder)
+
+
+def write_run(fit: Fit, folder: Path) -> None:
+    """Write a fit's two files. For the holder of the folder's lock."""
     header, arrays = plain(fit)
     content = packed(arrays)
     header["arrays_sha256"] = sha256(content).hexdigest()
-    header["sha256"] = _seal(header)
+    header["sha256"] = seal(header)
     text = json.dumps(header, indent=1).encode()
     # The header names the arrays' hash and is renamed last: a run is complete once it is there.
     write_together({folder / ARRAYS: content, folder / HEADER: text})
@@ -56,18 +72,13 @@ def save(fit: Fit, path: Any, *, overwrite: bool = False) -> None:
 def load(path: Any, *, energy: Energy | Term | None = None) -> Fit:
     """Open a saved run. `energy` is needed only where it held functions of your own."""
     folder = Path(path)
-    header, content = read_header(folder), read_file(folder / ARRAYS)
-    found, cut_short = sha256(content).hexdigest(), folder / (HEADER + PARTIAL)
-    if found != header.get("arrays_sha256") and cut_short.is_file():
-        header = _read_header(cut_short)  # killed between the renames of arrays and header
-    if found != header.get("arrays_sha256"):
-        raise ValueError(f"{folder / ARRAYS} does not match its header: the run is damaged")
+    found = whole_model(folder)
     try:
-        arrays = Archive(content).all()
+        arrays = Archive(found.arrays).all()
     except ValueError as error:
         raise ValueError(f"{folder / ARRAYS} cannot be read: {error}") from None
     try:
-        return from_plain(header, arrays, energy)
+        return from_plain(found.header, arrays, energy)
     except ValueError as error:
         raise ValueError(f"{folder / HEADER}: {error}") from None
 
@@ -187,33 +198,6 @@ def _features(term: dict[str, Any], dim: int) -> int:
         return 0
     places = count("degree") * dim + count("centres")
     return count("centres") * dim + places * (count("time_degree", 0) + 1)
-
-
-def read_header(folder: Path) -> dict[str, Any]:
-    """The header of a run, checked for its format and against its own hash."""
-    if not (folder / HEADER).is_file():
-        raise ValueError(f"{folder} is not a finished run: it has no {HEADER}")
-    return _read_header(folder / HEADER)
-
-
-def _read_header(path: Path) -> dict[str, Any]:
-    header = read_json(path)
-    found = header.get("format") if isinstance(header, dict) else type(header).__name__
-    check_format(found, str(path))
-    if header.pop("sha256", None) != (_seal(header) if found != 1 else None):
-        raise ValueError(f"{path} does not match its own hash: the run is damaged")
-    return header
-
-
-def check_format(found: Any, place: str) -> None:
-    if found not in READ:
-        listed = " and ".join(map(str, READ))
-        raise ValueError(f"{place} has format {found!r}; this version reads {listed}")
-
-
-def _seal(header: dict[str, Any]) -> str:
-    """The hash of what a header says, however it is laid out."""
-    return sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
 
 
 def versions() -> dict[str, str | None]:

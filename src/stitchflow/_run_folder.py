@@ -18,16 +18,12 @@ import numpy as np
 from stitchflow._archive import Archive
 from stitchflow._checkpoint import Checkpoint
 from stitchflow._content import SINGLE, among, marks, precision_of
-from stitchflow._files import PARTIAL, read_file, read_json, write_atomically
-from stitchflow._io import HEADER, packed
+from stitchflow._files import read_file, write_atomically
+from stitchflow._io import packed
+from stitchflow._run_state import FILES, SPLIT, check_free, stored_plan
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import in_own_words
 from stitchflow._tables import DataFile
-
-PLAN, SPLIT, CHECKPOINT = "plan.json", "split.npz", "checkpoint.npz"
-REPORT = "report.html"
-LATER = ("checkpoint-energy.npz", "checkpoint-curve.npz")
-MINE = (PLAN, SPLIT, CHECKPOINT, *LATER, HEADER, REPORT)
 
 
 @contextmanager
@@ -99,33 +95,37 @@ class Split:
         return np.array_equal(np.sort(self.marks), np.sort(other.marks))
 
 
-def check_run(out: Path, started: dict[str, Any], resume: bool, overwrite: bool) -> None:
-    """Refuse to touch what is already there unless asked."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file; a run is a directory")
-    plan = out / PLAN
-    if resume:
-        if not plan.is_file():
-            raise ValueError(f"--resume: {out} holds no run to resume")
-        with naming("--resume"):
-            before = read_json(plan)
-        if before != json.loads(json.dumps(started)):
-            raise ValueError(f"--resume: {out} was started with other data or settings")
-    elif not overwrite and any((out / name).exists() for name in MINE):
-        raise ValueError(f"--out {out} already holds a run; pass --overwrite or --resume")
+def check_run(
+    out: Path, file: DataFile, plan: dict[str, Any], resume: bool = False, overwrite: bool = False
+) -> None:
+    """Refuse to touch what is already there unless asked, and the data in any case."""
+    if any((out / name).exists() and (out / name).samefile(file.path) for name in FILES):
+        raise ValueError(f"--out {out} would overwrite {file.path}, which is to be read")
+    if not resume:
+        check_free(out, overwrite, f"--out {out}", "--overwrite or --resume")
+        return
+    with naming("--resume"):
+        before = stored_plan(out)
+    if before is None:
+        raise ValueError(f"--resume: {out} holds no run to resume")
+    rest = lambda of: {name: value for name, value in of.items() if name != "data"}
+    same_settings = rest(before) == json.loads(json.dumps(rest(plan)))
+    if not same_settings or not same_data(before.get("data"), plan["data"], file):
+        raise ValueError(f"--resume: {out} was started with other data or settings")
 
 
-def start_run(out: Path, started: dict[str, Any]) -> None:
-    """Nothing of an earlier run is left, and what this one is to do is written down."""
-    for name in MINE:
-        (out / name).unlink(missing_ok=True)
-    write_atomically(out / PLAN, json.dumps(started, indent=1).encode())
+def same_data(before: Any, now: dict[str, Any], file: DataFile) -> bool:
+    """Whether a record is of these individuals, trained on the same of them, wherever they lie.
 
-
-def clear_checkpoints(out: Path) -> None:
-    """Remove what only an unfinished fit needs, and what killed processes left."""
-    for path in (*(out / name for name in (CHECKPOINT, *LATER)), *out.glob(f"*{PARTIAL}")):
-        path.unlink(missing_ok=True)
+    Records of version 0.1.0 know their data by the bytes of its file.
+    """
+    if not isinstance(before, dict):
+        return False
+    content = ("content", "train")
+    if all(name in before for name in content):
+        return all(before[name] == now[name] for name in content)
+    same_columns = before.get("columns") == json.loads(json.dumps(now["columns"]))
+    return same_columns and before.get("sha256") == file.sha256
 
 
 def write_split(out: Path, split: Split) -> str:

@@ -20,21 +20,20 @@ from stitchflow._checkpoint import Checkpoint
 from stitchflow._crossval import FoldScore
 from stitchflow._evaluate import evaluate
 from stitchflow._files import only_writer
-from stitchflow._io import HEADER, load, save
+from stitchflow._io import load, write_run
 from stitchflow._method import Fit, Method, check_data
 from stitchflow._methods import METHODS
 from stitchflow._packing import plan_of
 from stitchflow._run_folder import (
-    CHECKPOINT,
     Split,
     check_run,
-    clear_checkpoints,
     naming,
     read_split,
-    start_run,
+    same_data,
     stopping,
     write_split,
 )
+from stitchflow._run_state import CHECKPOINT, HEADER, begin, clear_checkpoints, settle
 from stitchflow._scores import Scores
 from stitchflow._snapshots import Snapshots
 from stitchflow._stitching import fit
@@ -66,10 +65,11 @@ def fit_file(
     split = Split.of(file, hold_out, fraction, seed)
     with naming(f"{file.path}: what is left for training"):
         train = check_data(file.at_rows(split.train))
-    started = {
+    plan = {
         "data": {
             "path": str(file.path.resolve()),
             "content": file.snapshots.fingerprint,
+            "train": train.fingerprint,
             "columns": asdict(columns),
         },
         "hold_out": list(hold_out),
@@ -77,13 +77,16 @@ def fit_file(
         "seed": seed,
         "method": plan_of(method),
     }
-    check_run(out, started, resume, overwrite)
+    check_run(out, file, plan, resume, overwrite)
     out.mkdir(parents=True, exist_ok=True)
     with only_writer(out):
-        check_run(out, started, resume, overwrite)  # another process may have been here since
+        check_run(out, file, plan, resume, overwrite)  # another process may have been here since
+        settle(out)
         if not resume:
-            start_run(out, started)
-        before = load(out) if resume and (out / HEADER).exists() else None
+            begin(out, plan)
+        before = load(out) if (out / HEADER).exists() else None
+        if before is not None and not same_data(before.source, plan["data"], file):
+            raise ValueError(f"--resume: a model of other data was saved to {out} since")
         if before is not None and before.status.ok:
             before.data = train
             clear_checkpoints(out)
@@ -91,8 +94,8 @@ def fit_file(
         checkpoint = Checkpoint(out / CHECKPOINT)
         with stopping(checkpoint):
             result = fit(train, method, seed, progress=progress, checkpoint=checkpoint)
-        result.source = started["data"] | {"split_sha256": write_split(out, split)}
-        save(result, out, overwrite=True)
+        result.source = plan["data"] | {"split_sha256": write_split(out, split)}
+        write_run(result, out)
         if result.status.ok:  # an interrupted fit goes on from here with --resume
             clear_checkpoints(out)
         return result

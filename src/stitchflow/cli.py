@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import warnings
+from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -321,10 +322,12 @@ def bench(
 
 def _write_report(result: Any, out: Path, test: Any) -> None:
     """A fit is kept whether or not its report can be written."""
+    from stitchflow._files import only_writer
     from stitchflow.report import REPORT, write_report
 
     try:
-        write_report(result, out / REPORT, test=test)
+        with only_writer(out):
+            write_report(result, out / REPORT, test=test)
         console.print(f"wrote {out / REPORT}", soft_wrap=True)
     except ImportError as error:
         console.print(str(error))
@@ -350,6 +353,8 @@ def _numbers(text: str | None, option: str) -> list[float]:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run a command: 0 on success, 2 with one line on bad input, 1 otherwise."""
+    if isinstance(sys.stdout, TextIOWrapper):  # the name of a file need not be text
+        sys.stdout.reconfigure(errors="surrogateescape")
     try:
         code = app(args=arguments, prog_name="stitchflow", standalone_mode=False)
         if code == 130:  # typer's word for Ctrl-C

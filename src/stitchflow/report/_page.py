@@ -36,7 +36,9 @@ def write_report(
     """
     environment = _environment()
     contents = gather(fit, test, versions, warned)
-    write_atomically(Path(path), render(contents, environment).encode())
+    # The name of a file need not be text.
+    page = render(contents, environment).encode(errors="backslashreplace")
+    write_atomically(Path(path), page)
 
 
 def render(contents: Contents, environment: Any = None) -> str:

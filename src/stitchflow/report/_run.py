@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stitchflow._io import load, read_header
-from stitchflow._run_folder import REPORT
+from stitchflow._files import only_writer
+from stitchflow._io import load
+from stitchflow._run_state import REPORT, whole_model
 from stitchflow._runs import open_run
 from stitchflow._snapshots import Snapshots
 from stitchflow.report._page import write_report
@@ -13,7 +14,7 @@ from stitchflow.report._page import write_report
 
 def report_run(run: Path) -> Path:
     """Write RUN/report.html; where the run's data is gone, with what the fit alone can tell."""
-    versions = read_header(run).get("versions")
+    versions = whole_model(run).header.get("versions")
     told: list[str] = []
     test: Snapshots | None = None
     try:
@@ -22,5 +23,6 @@ def report_run(run: Path) -> Path:
         fit = load(run)
         told.append(f"No scores and no data: {error}.")
     known = versions if isinstance(versions, dict) else {}
-    write_report(fit, run / REPORT, test=test, versions=known, warned=told)
+    with only_writer(run):
+        write_report(fit, run / REPORT, test=test, versions=known, warned=told)
     return run / REPORT

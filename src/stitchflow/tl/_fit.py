@@ -17,7 +17,7 @@ from stitchflow._status import NotAvailable
 from stitchflow._stitching import Stitching
 from stitchflow._stitching import fit as fit_snapshots
 from stitchflow._types import KeyLike, check_count, check_number
-from stitchflow.tl._store import cells_of, check_anndata, put, said
+from stitchflow.tl._store import cells_of, check_anndata, is_fit, marks, put, said
 from stitchflow.tracking import Callback
 
 # What `tl` writes of a model, by the part of an AnnData; `obs[k_train]` is looked after apart.
@@ -64,17 +64,20 @@ def fit(
     told every look at the loss (`stitchflow.tracking`).
     """
     check_anndata(adata)
-    params = {"time_key": time_key, "use_rep": representation_key(adata, use_rep)}
+    _check_key(key_added)
+    params: dict[str, Any] = {"time_key": time_key, "use_rep": representation_key(adata, use_rep)}
     params |= {"weight_key": weight_key}
     everybody = cells_of(adata, params, np.ones(adata.n_obs, bool))
     held = _held(everybody, column(adata, time_key), hold_out)
     train = _kept(everybody, test_fraction, held, key)
+    params["held_out"] = not train.all()
+    _check_mark(adata, key_added, train)
     data = cells_of(adata, params, train)
     result, members = _fitted(data, method, ensemble, key, progress, callback)
     adata = adata.copy() if copy else adata
     if adata.is_view:
         adata._init_as_actual(adata.copy())
-    if key_added in adata.uns:  # else columns of such names are the user's own
+    if is_fit(adata.uns.get(key_added)):  # else columns of such names are the user's own
         _clear(adata, key_added, params)
     put(adata, key_added, result, params)
     wrote = [f"uns[{key_added!r}], the model", *_mark(adata, key_added, train)]
@@ -102,13 +105,29 @@ def _fitted(
 
 def _mark(adata: Any, k: str, train: np.ndarray) -> list[str]:
     """A column of the cells the fit has seen, where it has not seen all."""
+    if train.all():
+        return []
+    adata.obs[f"{k}_train"] = train
+    return [f"obs['{k}_train'], the cells it has seen"]
+
+
+def _check_key(key_added: Any) -> None:
+    """Refuse a key under which an .h5ad could not be opened again."""
+    if not isinstance(key_added, str):
+        raise TypeError(f"key_added must be text, got {type(key_added).__name__}")
+    if not key_added or "/" in key_added or "\0" in key_added:
+        words = "text without '/', which separates the groups of an .h5ad"
+        raise ValueError(f"key_added must be {words}, got {key_added!r}")
+
+
+def _check_mark(adata: Any, k: str, train: np.ndarray) -> None:
+    """Refuse to write over a column of the user's own, which may be a split that took work."""
     name = f"{k}_train"
-    if not train.all():
-        adata.obs[name] = train
-        return [f"obs[{name!r}], the cells it has seen"]
-    if name in adata.obs:
-        del adata.obs[name]
-    return []
+    if not train.all() and name in adata.obs and not marks(adata, k):
+        raise ValueError(
+            f"obs[{name!r}] is not of an earlier fit and would be overwritten: "
+            "rename it, or choose another key_added"
+        )
 
 
 def _held(data: Snapshots, labels: Any, hold_out: Any) -> list[float]:
@@ -186,6 +205,8 @@ def per_cell(fit: Fit, cells: Snapshots) -> PerCell:
 
 def _clear(adata: Any, k: str, params: dict[str, Any]) -> None:
     """A fit into the same key leaves nothing behind that an earlier one has said."""
+    if marks(adata, k):
+        del adata.obs[f"{k}_train"]
     for part, names in WRITTEN.items():
         container = getattr(adata, part)
         for name in (f"{k}_{name}" for name in names):

@@ -13,8 +13,9 @@ import numpy as np
 from stitchflow._cells import column, representation, times
 from stitchflow._energy import Energy
 from stitchflow._extras import require
-from stitchflow._io import check_format, from_plain, plain
+from stitchflow._io import from_plain, plain
 from stitchflow._method import Fit
+from stitchflow._run_state import check_format
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Term
 
@@ -43,12 +44,15 @@ def put(adata: Any, key_added: str, fit: Fit, params: dict[str, Any]) -> None:
 def params_of(adata: Any, key_added: str) -> dict[str, Any]:
     """What the fit under this key was made from, or an error that lists the keys there are."""
     check_anndata(adata)
-    entry = adata.uns.get(key_added)
-    if not isinstance(entry, dict) or not {"params", "header", "arrays"} <= set(entry):
-        fits = [k for k, v in adata.uns.items() if isinstance(v, dict) and "header" in v]
-        listed = ", ".join(fits) or "none"
+    if not is_fit(entry := adata.uns.get(key_added)):
+        listed = ", ".join(name for name, other in adata.uns.items() if is_fit(other)) or "none"
         raise KeyError(f"no fit under uns[{key_added!r}]; fits there are: {listed}. Call tl.fit")
     return dict(entry["params"])
+
+
+def is_fit(entry: Any) -> bool:
+    """Whether an entry of `uns` is a fit, rather than something of the user's own."""
+    return isinstance(entry, dict) and {"params", "header", "arrays"} <= set(entry)
 
 
 def load(adata: Any, key_added: str = "stitchflow", *, energy: Energy | Term | None = None) -> Fit:
@@ -98,9 +102,18 @@ def _seal(header: str, arrays: dict[str, np.ndarray]) -> str:
 
 def trained(adata: Any, key_added: str) -> np.ndarray:
     """Which cells the fit has seen."""
-    name = f"{key_added}_train"
-    everybody = np.ones(adata.n_obs, bool)
-    return np.asarray(adata.obs[name], bool) if name in adata.obs else everybody
+    if marks(adata, key_added):
+        return np.asarray(adata.obs[f"{key_added}_train"], bool)
+    return np.ones(adata.n_obs, bool)
+
+
+def marks(adata: Any, key_added: str) -> bool:
+    """Whether `obs[k_train]` is a fit's own: a fit that has seen every cell leaves no such column.
+
+    Fits of version 0.1.0 do not say what they left; there the column is taken for theirs.
+    """
+    entry, name = adata.uns.get(key_added), f"{key_added}_train"
+    return name in adata.obs and is_fit(entry) and bool(entry["params"].get("held_out", True))
 
 
 def cells_of(adata: Any, params: dict[str, Any], mask: np.ndarray) -> Snapshots:
