@@ -1,5 +1,9 @@
 """Diagnosis: gradient flows are told from rotating ones, on curves known in closed form."""
 
+import json
+import re
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,8 +11,10 @@ import pytest
 import scipy.stats
 
 import stitchflow as sf
+from stitchflow._change import LEVEL
 from stitchflow._curve import inverse_softplus
-from stitchflow._diagnose import diagnose, dissipation, draw_from
+from stitchflow._diagnose import BETAS, diagnose, dissipation, draw_from
+from stitchflow._diagnosis import Carried, as_good
 from stitchflow._energy import Energy
 from stitchflow._flow import StitchedFlow
 from stitchflow._method import Fit
@@ -38,21 +44,87 @@ def turning(x, t):
     return np.exp(-t) * x @ np.array([[c, s], [-s, c]])
 
 
-def test_a_gradient_flow_is_called_one():
-    found = diagnose(curve_of(shrinking, 30))
+def seen(path, seed, n=150, width=0.5):
+    """Other individuals at each of five times, which follow `path`."""
+    rng, times = np.random.default_rng(seed), np.linspace(0.0, 1.0, 5)
+    starts = rng.normal(size=(5, n, 2)) * width + np.array([2.0, 0.0])
+    clouds = [path(x0, t) for x0, t in zip(starts, times, strict=True)]
+    return sf.Snapshots.from_arrays(clouds, times)
+
+
+@pytest.fixture(scope="module")
+def gradient_flow():
+    return diagnose(curve_of(shrinking, 30), seen(shrinking, 1), test=seen(shrinking, 2, 60))
+
+
+def test_a_gradient_flow_is_called_one(gradient_flow):
+    found = gradient_flow
     assert found.explained > 0.98
     assert found.non_gradient < 0.05
     assert found.is_gradient_flow is True
     assert "consistent with a gradient flow" in str(found)
+    # The population's mean falls from 2 to 0.74 in four gaps; only the sampling is left.
+    assert found.one_step.energy < 0.2 < 0.3 < found.one_step.standing_still
+
+
+def test_a_gradient_flow_is_not_claimed_without_individuals_that_show_it(gradient_flow):
+    fit = curve_of(shrinking, 30)
+    found = diagnose(fit)
+    assert (found.change, found.is_gradient_flow) == (None, None)
+    assert "no individuals were at hand" in found.sentences[0]
+    unjudged = replace(gradient_flow, one_step=None)
+    assert unjudged.is_gradient_flow is None
+    assert "no score of held-out individuals" in unjudged.sentences[0]
+    worse = replace(gradient_flow, one_step=Carried(0.4, 0.3))
+    assert worse.is_gradient_flow is None
+    assert "nearer to the next snapshot than standing still" in worse.sentences[0]
+
+
+def test_without_motion_nothing_is_called_a_gradient_flow_or_a_rotation():
+    """The curve shrinks or turns, as a fit to noise may; the individuals do neither."""
+    rest = lambda x, t: x
+    for path in (shrinking, turning):
+        found = diagnose(curve_of(path, 30), seen(rest, 1), test=seen(rest, 2, 40))
+        assert found.change.rest > LEVEL
+        assert found.is_gradient_flow is None
+        assert "no motion beyond sampling noise" in found.sentences[0]
+        assert "%" not in str(found)
+
+
+def test_no_share_is_printed_that_means_nothing(gradient_flow):
+    """An energy that explains less than nothing, as one fitted to shuffled times."""
+    found = replace(
+        gradient_flow, explained=-30.32, non_gradient=-0.1, non_gradient_interval=(-0.2, 0.004)
+    )
+    assert found.is_gradient_flow is None
+    assert "explains none of the fitted motion" in found.sentences[0]
+    assert "remove none of the rest (90 % interval 0 to 0 %)" in found.sentences[0]
+    assert not re.search(r"-\d+ %", str(found))
+
+
+def test_the_printed_range_of_beta_holds_the_printed_beta(gradient_flow):
+    """What the profile of a fit to noise was: less than the fitted beta explains more."""
+    shares = (0.78, 0.79, 0.788, 0.776, 0.754, 0.677, 0.559, -0.335)
+    profile = [(0.0151 * b, share) for b, share in zip(BETAS, shares, strict=True)]
+    low, high = as_good(profile, 0.0151)
+    assert (low, high) == (0.0, 0.0151)
+    found = replace(gradient_flow, beta=0.0151, profile=tuple(profile), beta_interval=(low, high))
+    assert "beta = 0.0151, with 0 to 0.0151 explaining as much and 0.00378 most" in str(found)
+    flat = [(b, 0.9) for b in BETAS]
+    assert as_good(flat, 1.0) == (0.0, 4.0)
+    open_end = replace(gradient_flow, beta=1.0, profile=tuple(flat), beta_interval=(0.0, 4.0))
+    assert "with 0 to 4 or more explaining as much;" in str(open_end)
 
 
 def test_a_rotation_is_found_with_an_interval_that_excludes_zero():
-    found = diagnose(curve_of(turning, 30))
+    found = diagnose(curve_of(turning, 30), seen(turning, 1))
     assert found.non_gradient > 0.8
     assert found.non_gradient_interval[0] > 0.5
     assert found.is_gradient_flow is False
     assert "not a gradient flow" in str(found)
-    assert found.to_dict()["sentences"][0] == found.sentences[0]
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert plain["sentences"][0] == found.sentences[0]
+    assert plain["change"] == {"rest": found.change.rest, "in_place": found.change.in_place}
 
 
 def test_a_rotation_shows_in_the_data_where_the_fitted_curve_has_none():
@@ -114,6 +186,14 @@ def test_methods_without_an_energy_are_refused():
     data = sf.Snapshots.from_arrays([np.zeros((5, 2)), np.ones((5, 2))], [0.0, 1.0])
     with pytest.raises(sf.NotAvailable, match="nearest"):
         diagnose(sf.fit(data, sf.Nearest(), progress=False))
+
+
+def test_bad_data_is_named():
+    fit, data = curve_of(shrinking, 5), sf.Snapshots.from_arrays([np.zeros((5, 3))], [0.0])
+    with pytest.raises(ValueError, match="test must have 2 dimensions, got 3"):
+        diagnose(fit, test=data)
+    with pytest.raises(TypeError, match="data must be Snapshots, got ndarray"):
+        diagnose(fit, np.zeros((5, 2)))
 
 
 def test_changing_counts_are_mentioned():

@@ -9,6 +9,7 @@ LAYERS = [
     {"_extras", "_h5_probe", "_files", "_html", "_progress", "_status", "_types"},
     {
         "_archive",
+        "_change",
         "_checkpoint",
         "_declared",
         "_cluster",
@@ -63,6 +64,7 @@ LAYERS = [
         "_cells",
         "_crossval",
         "_diagnose",
+        "_diagnosis",
         "_ensemble",
         "_evaluate",
         "_io",

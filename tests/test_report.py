@@ -11,7 +11,8 @@ import pytest
 import stitchflow as sf
 from falling import falling, known_fit, well
 from stitchflow import _io, _runs, cli
-from stitchflow._diagnose import Diagnosis
+from stitchflow._change import Change
+from stitchflow._diagnosis import Carried, Diagnosis
 from stitchflow._scores import Row, Scores
 from stitchflow.report import report_run, write_report
 from stitchflow.report._charts import Chart
@@ -173,16 +174,28 @@ def test_prediction_is_judged_by_the_best_trivial_method(value, mark, words):
     assert f"{words} than the best trivial method (straight" in finding.sentence
 
 
+@pytest.mark.parametrize("value", [1.0, 1.09])
+def test_what_is_no_nearer_than_standing_still_is_poor(value):
+    """Also about the floor, which a population at rest reaches without any model."""
+    others = {"nearest": scored("rollout", 1.0), "ot-linear": scored("rollout", 1.2)}
+    finding = findings(scored("rollout", value, 1.0), others, None)[1]
+    assert finding.mark == "poor"
+    assert "than the best trivial method (standing still" in finding.sentence
+
+
 def test_without_held_out_individuals_nothing_is_claimed():
     assert [finding.mark for finding in findings(Scores(), {}, None)] == ["open"] * 4
 
 
 @pytest.mark.parametrize(
     ("explained", "interval", "mark"),
-    [(0.95, (0.0, 0.04), "good"), (0.5, (0.0, 0.04), "fair"), (0.9, (0.1, 0.3), "poor")],
+    [(0.95, (0.0, 0.04), "good"), (0.5, (0.0, 0.04), "open"), (0.9, (0.1, 0.3), "poor")],
 )
 def test_the_diagnosis_decides_on_the_gradient_flow(explained, interval, mark):
-    diagnosis = Diagnosis(explained, 1.0, 0.02, interval, spread={"force": 0.1})
+    moved, carried = Change(0.005, 0.001), Carried(0.5, 0.8)
+    diagnosis = Diagnosis(
+        explained, 1.0, 0.02, interval, spread={"force": 0.1}, change=moved, one_step=carried
+    )
     gradient, sure = findings(Scores(), {}, diagnosis)[2:]
     assert (gradient.mark, gradient.sentence) == (mark, diagnosis.sentences[0])
     assert sure.mark == "good"

@@ -10,7 +10,8 @@ from stitchflow._consistency import Consistency
 from stitchflow._crossval import CrossValidation, cross_validate
 from stitchflow._curve import Curve
 from stitchflow._density_residual import DensityResidual
-from stitchflow._diagnose import Diagnosis, diagnose
+from stitchflow._diagnose import diagnose
+from stitchflow._diagnosis import Diagnosis
 from stitchflow._dissipation import DissipationResidual
 from stitchflow._divergence import (
     KL,

@@ -7,7 +7,6 @@ combinations of fixed waves, so that they are least-squares problems with one so
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,9 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from stitchflow._change import change
 from stitchflow._curve import Curve
+from stitchflow._diagnosis import Carried, Diagnosis, as_good
 from stitchflow._energy import Energy
 from stitchflow._ensemble import Ensemble
+from stitchflow._evaluate import evaluate
 from stitchflow._flow import StitchedFlow
 from stitchflow._intervals import Intervals
 from stitchflow._kde import Field
@@ -26,96 +28,17 @@ from stitchflow._method import Fit
 from stitchflow._regression import Regression
 from stitchflow._snapshots import Snapshots
 from stitchflow._start import start
-from stitchflow._status import NotAvailable
+from stitchflow._status import NotAvailable, Status
 from stitchflow._stitching import Stitching
 from stitchflow._terms import Cloud, Entropy, Potential
 from stitchflow._types import KeyLike, as_key, as_rng
+from stitchflow.rivals._nearest import Nearest, NearestFlow
 
 # A residual below this share of the motion counts as this much: it is not worth a cause.
 SMALL = 0.05
-BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
-GROWING = 1.5  # a change of counts worth a word
+BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)  # as shares of the fitted one, itself included
 LOOKS = 8  # draws of every particle with which the energy is averaged
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """Numbers of `diagnose`, and two sentences to quote.
-
-    `explained`: share of the curve's motion that a static energy explains (the fitted one, or the
-    best one where the fitted one varies in time). `dissipation`: the energy's loss along the curve
-    over what a gradient flow would lose (1 for a gradient flow). `non_gradient`: share of the
-    residual on stretches of time left out that a divergence-free field removes beside a potential,
-    along paths that no energy has drawn to itself, with its 90 % interval (a residual below 5 % of
-    the motion counts as 5 %). `profile`: (beta, the
-    share explained on those) with V refitted to each beta; `beta_interval` the betas that
-    explain nearly as much as the best. `spread`: relative spread of V, force and velocity over the
-    members of an ensemble. `masses`: counts relative to the first time.
-    """
-
-    explained: float
-    dissipation: float
-    non_gradient: float
-    non_gradient_interval: tuple[float, float]
-    profile: tuple[tuple[float, float], ...] = ()
-    beta: float = 0.0
-    beta_interval: tuple[float, float] | None = None
-    spread: dict[str, float] = field(default_factory=dict)
-    masses: tuple[float, ...] = ()
-    time_varying: bool = False
-
-    @property
-    def is_gradient_flow(self) -> bool | None:
-        """True, False, or None where the data do not say."""
-        if self.non_gradient_interval[0] > 0.05:
-            return False
-        return True if self.explained >= 0.8 and self.non_gradient <= 0.1 else None
-
-    @property
-    def sentences(self) -> tuple[str, str]:
-        """What the numbers say, to quote."""
-        low, high = (100.0 * end for end in self.non_gradient_interval)
-        verdict = {
-            True: "this is consistent with a gradient flow",
-            False: "part of the motion is not a gradient flow",
-            None: "the data leave open whether this is a gradient flow",
-        }[self.is_gradient_flow]
-        first = (
-            f"A static energy explains {100.0 * self.explained:.0f} % of the fitted motion, and a "
-            f"rotating field would remove {100.0 * self.non_gradient:.0f} % of the rest (90 % "
-            f"interval {low:z.0f} to {high:z.0f} %): {verdict}."
-        )
-        parts = [f"The energy falls at {self.dissipation:.2f} times the rate of a gradient flow"]
-        if self.beta_interval is not None:
-            a, b = self.beta_interval
-            parts.append(f"beta = {self.beta:.3g}, with {a:.3g} to {b:.3g} explaining as much")
-        if self.spread:
-            parts.append(
-                f"the force differs by {100.0 * self.spread['force']:.0f} % between members"
-            )
-        else:
-            parts.append("one fit cannot say how far V would differ with other data")
-        if self.suggests_growth:
-            parts.append(
-                f"counts change to {self.masses[-1]:.2g} of the first: if they measure the "
-                "population's size, consider growth"
-            )
-        return first, "; ".join(parts) + "."
-
-    @property
-    def suggests_growth(self) -> bool:
-        """Whether the counts change enough for `Growth`."""
-        masses = np.asarray(self.masses)
-        return bool(len(masses)) and bool(masses.max() / masses.min() > GROWING)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, for JSON."""
-        return {**asdict(self), "sentences": list(self.sentences)}
-
-    def __str__(self) -> str:
-        return "\n".join(self.sentences)
-
-    __repr__ = __str__
+CARRIED, CARRIED_TIMES = 300, 15  # held-out individuals of a time, and times, that are carried on
 
 
 class Draws(NamedTuple):
@@ -129,8 +52,19 @@ class Draws(NamedTuple):
     mass: Float[Array, "i n"]  # duration times weight
 
 
-def diagnose(fit: Fit | Ensemble, data: Snapshots | None = None, *, key: KeyLike = 0) -> Diagnosis:
+def diagnose(
+    fit: Fit | Ensemble,
+    data: Snapshots | None = None,
+    *,
+    test: Snapshots | None = None,
+    key: KeyLike = 0,
+) -> Diagnosis:
     """Whether the fitted population is driven by an energy, as numbers and as two sentences.
+
+    Three questions come first: whether the snapshots differ by more than sampling noise, whether
+    growth in place could have changed them as much, and whether the energy carries individuals that
+    the fit has not seen (`test`) nearer to the next snapshot than standing still does. Without
+    `test` no population is called a gradient flow.
 
     What turns is looked for on paths through matched individuals of `data` (the fit's own by
     default): the fitted curve was drawn towards a gradient flow already. Without data it has to do.
@@ -143,7 +77,13 @@ def diagnose(fit: Fit | Ensemble, data: Snapshots | None = None, *, key: KeyLike
     flow = fit.flow
     if not isinstance(flow, StitchedFlow) or fit.energy is None:
         raise NotAvailable(fit.method.name, "diagnose", "it has no curve with an energy")
+    for name, given in (("data", data), ("test", test)):
+        if given is not None and not isinstance(given, Snapshots):
+            raise TypeError(f"{name} must be Snapshots, got {type(given).__name__}")
+        if given is not None and given.dim != flow.dim:
+            raise ValueError(f"{name} must have {flow.dim} dimensions, got {given.dim}")
     data = fit.data if data is None else data
+    seen = _everybody(data, test)
     curve, energy = flow.curve, flow.energy
     draws = draw_from(curve, energy, as_key(key))
     regression = Regression.of(draws.x, draws.mass, as_rng(key))
@@ -160,7 +100,6 @@ def diagnose(fit: Fit | Ensemble, data: Snapshots | None = None, *, key: KeyLike
         untouched = start(fit.method.resolved(data), data, key, flow.units)
     removed, interval = non_gradient(untouched, energy, key)
     profile = _profile(regression, curve, energy, draws, motion)
-    good = [b for b, share in profile if share >= max(s for _, s in profile) - 0.02]
     counts = () if data is None else tuple((data.counts / data.counts[0]).tolist())
     return Diagnosis(
         explained=float(1.0 - left.sum() / motion),
@@ -169,11 +108,40 @@ def diagnose(fit: Fit | Ensemble, data: Snapshots | None = None, *, key: KeyLike
         non_gradient_interval=interval,
         profile=tuple(profile),
         beta=energy.beta,
-        beta_interval=(min(good), max(good)) if good else None,
+        beta_interval=as_good(profile, energy.beta),
         spread=spread,
         masses=counts,
         time_varying=varying,
+        change=None if seen is None else change(seen, key),
+        one_step=None if test is None else one_step(fit, test, key),
     )
+
+
+def _everybody(data: Snapshots | None, test: Snapshots | None) -> Snapshots | None:
+    """Those trained on and those held out in one table; ids are kept where all are followed."""
+    if data is None or test is None or data.paired:
+        return test if data is None else data
+    parts = (data, test)
+    return Snapshots.from_table(
+        np.concatenate([part.x for part in parts]),
+        np.concatenate([part.times[part.index] for part in parts]),
+        weights=np.concatenate([part.weights for part in parts]),
+    )
+
+
+def one_step(fit: Fit, test: Snapshots, key: KeyLike) -> Carried | None:
+    """W1 after one gap with the fit and standing still, as `evaluate` scores both.
+
+    With many times the gaps are those between some of them. None where there is no score.
+    """
+    kept = np.unique(np.linspace(0, len(test) - 1, CARRIED_TIMES).round().astype(int))
+    test = test.keep_times(test.times[kept]).subsample(CARRIED, key)
+    still = Fit(Nearest(), NearestFlow(test), None, Status(True, ""), {}, 0, 0.0, times=fit.times)
+    ask = {"metrics": ("w1",), "protocols": ("one-step",), "key": key}
+    try:
+        return Carried(*(evaluate(one, test, **ask).mean("one-step") for one in (fit, still)))
+    except KeyError:  # no such time, or individuals carried to infinity
+        return None
 
 
 def non_gradient(curve: Curve, energy: Energy, key: KeyLike) -> tuple[float, tuple[float, float]]:

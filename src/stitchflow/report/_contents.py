@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from stitchflow._advice import advice
-from stitchflow._diagnose import Diagnosis, diagnose
+from stitchflow._diagnose import diagnose
+from stitchflow._diagnosis import Diagnosis
 from stitchflow._ensemble import Ensemble
 from stitchflow._evaluate import PROTOCOLS, evaluate
 from stitchflow._io import versions as installed
@@ -79,7 +80,7 @@ def gather(
         test = None if test is None or not len(test.x) else test.subsample(SCORED)
         table = {} if test is None else _scores(first, test)
         try:
-            diagnosis = diagnose(fit)
+            diagnosis = diagnose(fit, test=test)
         except NotAvailable:
             diagnosis = None
         pictures = scene(first, test)

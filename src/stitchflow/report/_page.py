@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -57,7 +56,7 @@ def render(contents: Contents, environment: Any = None) -> str:
         marks=MARKS,
         scale=max((v for line in contents.means for v in _known(line)), default=1.0),
         chart={"width": WIDTH, "height": HEIGHT, "end": WIDTH - RIGHT},
-        diagnosis=None if contents.diagnosis is None else asdict(contents.diagnosis),
+        diagnosis=contents.diagnosis,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stitchflow._diagnose import Diagnosis
+from stitchflow._diagnosis import Diagnosis
 from stitchflow._scores import Row, Scores
 
 # Times the floor: as good as other individuals of the same populations, and near to it.
@@ -87,6 +87,9 @@ def predicts(scores: Scores, baselines: dict[str, Scores]) -> Finding:
     change = 100.0 * (1.0 - row.value / max(rival, 1e-300))
     near = row.floor is not None and row.value <= AS_GOOD * row.floor
     mark = GOOD if change > 0.0 or near else FAIR if change > -15.0 else POOR
+    # However near the floor: whoever does not move at all comes as near.
+    if "nearest" in others and row.value >= others["nearest"].value:
+        mark = POOR
     than = f"{abs(change):.0f} % {'closer' if change >= 0.0 else 'farther'} than"
     floor = "" if row.floor is None else f"; the floor is {row.floor:.3g}"
     if near:
@@ -102,7 +105,7 @@ def gradient_flow(diagnosis: Diagnosis | None) -> Finding:
     question = "Is it a gradient flow?"
     if diagnosis is None:
         return Finding(question, OPEN, "This method has no energy on a curve that could be tested.")
-    mark = {True: GOOD, False: POOR, None: FAIR}[diagnosis.is_gradient_flow]
+    mark = {True: GOOD, False: POOR, None: OPEN}[diagnosis.is_gradient_flow]
     return Finding(question, mark, diagnosis.sentences[0])
 
 
