@@ -46,3 +46,22 @@ def known_fit(energy, dim: int = 2, **history) -> sf.Fit:
     known, ended = sf.Energy.known(energy, dim), sf.Status(True, "known")
     data = falling(dim)
     return sf.Fit(sf.Stitching(), Falling(dim), known, ended, history, 0, 0.0, data=data)
+
+
+def three_stages() -> dict[str, np.ndarray]:
+    """The history of a fit whose stages took 40, 20 and 30 steps."""
+    column = lambda *values: np.array(values)
+    return {
+        "step": column(20, 40),
+        "loss": column(8.0, 6.0),
+        "divergence": column(5.0, 4.0),
+        "residual": column(1.0, 0.5),
+        "step/2": column(10, 20),
+        "loss/2": column(3.0, 2.0),
+        "consistency/2": column(0.1, 0.03),
+        "residual/2": column(0.4, 0.25),
+        "step/3": column(15, 30),
+        "loss/3": column(2.0, 1.0),
+        "divergence/3": column(3.5, 3.0),
+        "residual/3": column(0.2, 0.125),
+    }

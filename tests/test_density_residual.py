@@ -16,7 +16,7 @@ pytestmark = pytest.mark.full
 @pytest.mark.parametrize("name", ["forward", "midpoint", "trapezoid"])
 def test_the_exact_ou_flow_has_no_residual_to_the_order_of_the_scheme(x64, name):
     rate, beta = 1.7, 0.4
-    residual = DensityResidual(SCHEMES[name], stations=1000)
+    residual = DensityResidual(SCHEMES[name], stations=1000, widening=1.0)
     keys, energy = jax.random.split(jax.random.key(0), 100), ou_energy(rate, beta)
     at = jax.jit(lambda curve: jax.vmap(lambda key: residual(curve, energy, key))(keys).mean())
     coarse, fine = (float(at(ou_curve(k, rate, np.sqrt(beta / rate), True))) for k in (41, 81))
@@ -30,7 +30,7 @@ def test_another_energy_has_the_residual_of_the_closed_form(x64):
     curve, stiff = ou_curve(k, rate, h, False), wrong - beta / h**2
     means = 5.0 * (1.0 - np.exp(-2 * rate)) / (2 * rate)  # int |m|^2 dt
     exact = (wrong - rate) ** 2 * means / h**2 + 4.0 * stiff**2
-    residual = DensityResidual(stations=1000)
+    residual = DensityResidual(stations=1000, widening=1.0)
     energy = ou_energy(wrong, beta)
     estimate = lambda key: residual(curve, energy, key)
     found = jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(0), 200))
@@ -58,7 +58,7 @@ def test_the_integral_is_the_papers(x64, relative):
     density = jax.vmap(lambda x: rho(x, middle))(grid)
     scale = density if relative else jnp.ones_like(density)
     exact = 0.8 * jnp.trapezoid((jax.jit(jax.vmap(defect))(grid) / scale) ** 2 * density, grid)
-    residual = DensityResidual(relative=relative)
+    residual = DensityResidual(relative=relative, widening=1.0)
     estimate = jax.jit(jax.vmap(lambda k: residual(curve, energy, k)))
     found = estimate(jax.random.split(jax.random.key(0), 10_000))
     error = 4.0 * float(found.std()) / np.sqrt(10_000)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.full
 def both(curve, energy, draws: int):
     """Both residuals over many keys."""
     keys = jax.random.split(jax.random.key(0), draws)
-    kinds = (DissipationResidual(stations=1000), VelocityResidual(stations=1000))
+    kinds = (DissipationResidual(stations=1000), VelocityResidual(stations=1000, widening=1.0))
     return [np.asarray(jax.jit(jax.vmap(lambda k, r=r: r(curve, energy, k)))(keys)) for r in kinds]
 
 

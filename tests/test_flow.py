@@ -93,6 +93,19 @@ def test_bad_questions_are_named(ask, words):
     assert words in str(error.value)
 
 
+def test_transport_follows_a_spline_and_not_its_chords(x64):
+    """One particle: everything moves as it does, half a unit off the chord in the middle."""
+    knots, times = (0.0, 0.5, 1.0), np.array([0.0, 0.2, 0.25, 0.8, 1.0])
+    places = jnp.sin(3.0 * jnp.asarray(knots))[:, None, None]
+    curve = sf.SplineCurve(places, jnp.zeros(1), jnp.zeros(()), knots, knots=knots)
+    energy = sf.Energy.known(sf.Potential(lambda x: x[0]), 1)
+    flow = StitchedFlow(curve, energy, Units.identity(1))
+    way = np.asarray(flow.transport(np.zeros((1, 1)), times))
+    along = np.stack([curve.centres(jnp.asarray(t)) for t in times])
+    assert np.abs(way[2] - 0.5 * places[1]).max() > 0.2, "the chord"
+    np.testing.assert_allclose(way, along, atol=1e-9)
+
+
 def test_transport_follows_the_curve_and_comes_back():
     units = Units((0.0, 0.0), 2.0, 1.0, 4.0)
     rng = np.random.default_rng(0)

@@ -111,8 +111,12 @@ def test_what_is_odd_but_sound_is_fitted(tmp_path, monkeypatch, loader, kind):
     monkeypatch.setattr("stitchflow.cli._write_report", lambda *_: None)  # seconds each
     arguments = write(tmp_path, loader, GOOD | HARMLESS[kind])
     succeed("fit", *arguments, "--out", tmp_path / "run", "--method", "nearest")
-    fit = sf.load(tmp_path / "run")
-    assert np.isfinite(fit.flow.sample(fit.times, 5)).all()
+    fit, columns = sf.load(tmp_path / "run"), GOOD | HARMLESS[kind]
+    inside = np.stack([columns["a"], columns["b"]], axis=1).astype(np.float32)
+    for t, cloud in zip(fit.times, np.asarray(fit.flow.sample(fit.times, 5)), strict=True):
+        there = inside[np.asarray(columns["t"], float) == t]
+        apart = np.abs(cloud[:, None] - there[None]) / np.abs(inside).max(axis=0).clip(1e-30)
+        assert (apart.max(axis=2).min(axis=1) < 1e-6).all(), "samples are individuals of that time"
 
 
 def test_unknown_columns_twice_are_named(tmp_path):
@@ -316,3 +320,8 @@ def test_a_fit_to_odd_data_is_finite(kind, quick_compilation):
         fit.energy.beta,
     ):
         assert np.isfinite(answer).all()
+    everybody = np.concatenate(clouds)
+    low, high = everybody.min(axis=0), everybody.max(axis=0)
+    found, room = np.asarray(fit.flow.sample(data.times, 50)), (high - low).max()
+    assert (found >= low - room).all()
+    assert (found <= high + room).all()

@@ -16,6 +16,7 @@ LAYERS = [
         "_content",
         "_coupling",
         "_kde",
+        "_motion",
         "_networks",
         "_observations",
         "_pairs",

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.axes import Axes
 
 import stitchflow as sf
+from falling import three_stages
 from stitchflow import pl
 from stitchflow.report._charts import history_charts
 
@@ -150,6 +151,35 @@ def test_history_shows_divergence_and_residual(fitted):
         np.testing.assert_array_equal(line.get_xdata(), fit.history["step"])
         np.testing.assert_array_equal(line.get_ydata(), fit.history[name])
         assert axes.get_ylabel() == name
+
+
+def test_history_shows_every_stage(fitted):
+    fit, _ = fitted
+    staged = replace(fit, history=three_stages())
+    ax = pl.history(staged)
+    twin = ax.figure.axes[-1]
+    points = lambda lines: [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in lines]
+    begins = [line.get_xdata()[0] for line in ax.lines if len(set(line.get_xdata())) == 1]
+    assert begins == [40, 60]
+    assert points(twin.lines) == [
+        ((20, 40), (1.0, 0.5)),
+        ((50, 60), (0.4, 0.25)),
+        ((75, 90), (0.2, 0.125)),
+        ((50, 60), (0.1, 0.03)),
+    ]
+    assert ((75, 90), (3.5, 3.0)) in points(ax.lines)
+    charts = {chart.title: chart for chart in history_charts(staged)}
+    assert list(charts) == [
+        "Distance from the data (divergence)",
+        "Distance from a gradient flow (residual)",
+        "Predictions against the data (consistency)",
+    ]
+    divergence, residual, consistency = charts.values()
+    assert residual.alt.endswith("from 1 to 0.125.")
+    assert divergence.alt.endswith("from 5 to 3.")
+    assert consistency.alt.endswith("from 0.1 to 0.03.")
+    assert residual.x_name == "step (stage 2 after 40, 3 after 60)"
+    assert len(residual.points.split()) == 6
 
 
 def test_history_of_other_methods_is_their_loss(fitted):

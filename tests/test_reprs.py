@@ -3,7 +3,7 @@
 import numpy as np
 
 import stitchflow as sf
-from falling import falling, known_fit, well
+from falling import falling, known_fit, three_stages, well
 from stitchflow._html import table
 
 
@@ -41,3 +41,21 @@ def test_a_fit_shows_how_it_ended():
     assert repr(fit) == "Fit(stitching: known)"
     fit.data = None
     assert "times" in fit._repr_html_()
+
+
+def test_a_fit_shows_every_stage():
+    """The first stage's numbers are not where a fit with three ended."""
+    fit = known_fit(sf.Potential(well), **three_stages())
+    html, lines = fit._repr_html_(), fit.summary().splitlines()
+    cell = '<th style="text-align:left">{}</th><td>{}</td>'
+    for name, value in (
+        ("divergence, stage 1", "4"),
+        ("residual, stage 1", "0.5"),
+        ("consistency, stage 2", "0.03"),
+        ("residual, stage 2", "0.25"),
+        ("divergence, stage 3", "3"),
+        ("residual, stage 3", "0.125"),
+    ):
+        assert cell.format(name, value) in html
+    assert "stage 2: loss 2, consistency 0.03, residual 0.25" in lines
+    assert "stage 3: loss 1, divergence 3, residual 0.125" in lines

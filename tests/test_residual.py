@@ -17,6 +17,8 @@ from stitchflow import (
     Interaction,
     Midpoint,
     Potential,
+    Snapshots,
+    Stitching,
     Trapezoid,
     VectorKernel,
     VelocityResidual,
@@ -71,6 +73,16 @@ def test_alpha_mixes_centres_and_draws(x64, kind):
     assert float(kind()(curve, energy, key)) == float(drawn)
 
 
+def test_a_residual_widens_kernels_as_much_alone_as_in_a_fit(x64):
+    curve, energy, key = ou_curve(4, 1.7, 0.5, True), ou_energy(1.2, 0.4), jax.random.key(0)
+    clouds = [np.random.default_rng(k).normal(size=(9, 1)) for k in (0, 1)]
+    in_a_fit = Stitching().resolved(Snapshots.from_arrays(clouds, [0.0, 1.0])).residual
+    assert in_a_fit.widening == VelocityResidual().widening == 1.5
+    alone = float(VelocityResidual()(curve, energy, key))
+    assert alone == float(VelocityResidual(widening=1.5)(curve, energy, key))
+    assert alone != float(VelocityResidual(widening=1.0)(curve, energy, key))
+
+
 def test_residuals_add_with_their_weights(x64):
     curve, energy = ou_curve(4, 1.7, 0.5, True), ou_energy(1.2, 0.4)
     one = VelocityResidual(alpha=0.0, weight=2.0)
@@ -121,7 +133,7 @@ def ou_energy(rate: float, beta: float) -> Energy:
 def test_the_exact_ou_flow_has_no_residual_to_the_order_of_the_scheme(x64, name, alpha, uneven):
     """N(m(t), beta/rate) solves the flow; R falls as h^(2 p) for a scheme of order p."""
     rate, beta = 1.7, 0.4
-    residual = VelocityResidual(SCHEMES[name], alpha=alpha, stations=1000)
+    residual = VelocityResidual(SCHEMES[name], alpha=alpha, stations=1000, widening=1.0)
     energy = ou_energy(rate, beta)
     at = jax.jit(lambda curve: residual(curve, energy, jax.random.key(0)))
     h = np.sqrt(beta / rate)
@@ -190,12 +202,22 @@ def small_problem(n: int = 6):
     "name",
     [n if n == "trapezoid" else pytest.param(n, marks=pytest.mark.full) for n in SCHEMES],
 )
-def test_every_term_and_scheme_gives_finite_gradients(x64, name):
+def test_gradients_of_every_term_and_scheme_are_slopes(x64, name):
+    """Of each array of the model: the slope along a random direction, by central differences."""
     residual = VelocityResidual(SCHEMES[name], alpha=0.5)
     step = jax.jit(jax.value_and_grad(lambda m: residual(*m, jax.random.key(0))))
-    value, grads = step(small_problem())
-    assert np.isfinite(value)
-    assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
+    model, rng, h = small_problem(), np.random.default_rng(0), 1e-5
+    leaves, shape = jax.tree.flatten(model)
+    grads = jax.tree.leaves(step(model)[1])
+    slopes = [float(np.vdot(grad, rng.normal(size=grad.shape))) for grad in grads]
+    rng = np.random.default_rng(0)
+    for i, leaf in enumerate(leaves):
+        way = h * rng.normal(size=leaf.shape)
+        at = lambda sign, i=i, way=way: float(
+            step(shape.unflatten([*leaves[:i], leaves[i] + sign * way, *leaves[i + 1 :]]))[0]
+        )
+        assert (at(1.0) - at(-1.0)) / (2.0 * h) == pytest.approx(slopes[i], rel=1e-4, abs=1e-6)
+    assert max(map(abs, slopes)) > 1e-2
 
 
 @pytest.mark.full
@@ -219,7 +241,7 @@ def test_monte_carlo_is_unbiased(x64):
         (0.0, 0.8),
     )
     energy = Energy.known(Potential(lambda x: jnp.cos(2.0 * x).sum()), 1)
-    estimate = jax.jit(lambda k: VelocityResidual(Midpoint(), alpha=1.0)(curve, energy, k))
+    estimate = jax.jit(lambda k: VelocityResidual(alpha=1.0, widening=1.0)(curve, energy, k))
     estimates = jax.vmap(estimate)(jax.random.split(jax.random.key(0), 20_000))
     grid = jnp.linspace(-6.0, 7.0, 4001)[:, None]
     rho = curve.at(jnp.asarray(0.4))

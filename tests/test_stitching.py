@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
+from stitchflow._packing import plan_of
 from stitchflow._start import start as start_of
 from stitchflow.datasets import double_well
-from stitchflow.metrics import pattern_r2
 
 QUICK = sf.Optimiser(steps=60)
 
@@ -26,27 +26,6 @@ def quick_fit(key: int = 0, **settings) -> sf.Fit:
 @pytest.fixture(scope="module")
 def fitted() -> sf.Fit:
     return quick_fit()
-
-
-FIRST_STAGE = sf.Stitching(consistency=sf.Consistency(steps=0))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("dim", "method"),
-    [
-        (2, FIRST_STAGE),
-        pytest.param(1, FIRST_STAGE, marks=pytest.mark.full),
-        pytest.param(1, None, marks=pytest.mark.full),
-        pytest.param(2, None, marks=pytest.mark.full),
-    ],
-)
-def test_double_wells_are_recovered_with_defaults(dim, method):
-    data, truth = double_well(dim=dim, n=500, key=0)
-    fit = sf.fit(data, method, progress=False)
-    assert fit.status.ok
-    learned, true = fit.energy.potential(data.x), truth.potential(data.x)
-    assert pattern_r2(np.asarray(learned), np.asarray(true)) >= 0.95
 
 
 def test_the_same_seed_gives_the_same_fit_and_another_one_another(fitted):
@@ -96,9 +75,18 @@ def test_a_fit_compiles_its_loop_once_and_the_next_like_it_not_at_all(monkeypatc
 
 def test_a_fit_says_what_it_is(fitted):
     assert repr(fitted) == "Fit(stitching: finished 60 steps)"
-    assert "beta" in fitted.summary()
-    assert fitted.energy.beta > 0
+    assert f"beta = {fitted.energy.beta:.4g}" in fitted.summary()
     assert fitted.history["loss"][-1] < fitted.history["loss"][0]
+
+
+def test_there_is_one_default_potential():
+    """Written out or left out: the same network; the rivals' is that of their papers."""
+    default, written = sf.Stitching(), sf.Stitching(sf.Potential() + sf.Entropy())
+    assert plan_of(default) == plan_of(written)
+    widths = lambda method: [term.hidden for term in method.energy.only(sf.Potential)]
+    assert widths(default) == widths(written) == widths(sf.Stitching.varying()) == [(64, 64, 64)]
+    for rival in (sf.JKOnet(), sf.JKOnetStar(), sf.IJKOnet()):
+        assert widths(rival) == [(64, 64)]
 
 
 @pytest.mark.parametrize(
@@ -133,9 +121,14 @@ def test_a_fit_says_what_it_is(fitted):
     ],
 )
 def test_every_part_can_be_exchanged(settings):
-    fit = quick_fit(optimiser=sf.Optimiser(steps=10), **settings)
+    fit = quick_fit(optimiser=sf.Optimiser(steps=40), **settings)
     assert fit.status.ok
-    assert np.isfinite(fit.history["loss"]).all()
+    loss = fit.history["loss"]
+    assert loss[-10:].mean() < loss[:10].mean()
+    found = np.asarray(fit.flow.sample([0.2], 500)[0])
+    seen = fit.data.cloud(1)
+    np.testing.assert_allclose(found.mean(axis=0), seen.mean(axis=0), atol=0.3)
+    np.testing.assert_allclose(found.std(axis=0), seen.std(axis=0), rtol=0.4)
 
 
 def test_frozen_parts_do_not_move():
@@ -172,12 +165,15 @@ def test_minibatches_are_unbiased():
         assert float(draws.mean()) == pytest.approx(float(exact), abs=4 * float(draws.std()) / 63)
 
 
-def test_an_underdetermined_fit_is_finite():
+def test_an_underdetermined_fit_stays_where_the_individuals_are():
     rng = np.random.default_rng(0)
     data = sf.Snapshots.from_arrays([rng.normal(size=(10, 2)), rng.normal(size=(3, 2)) + 1], [0, 1])
     fit = sf.fit(data, sf.Stitching(optimiser=QUICK), progress=False)
     assert fit.status.ok
-    assert np.isfinite(fit.flow.sample([0.5], 50)).all()
+    middle = 0.5 * (data.cloud(0).mean(axis=0) + data.cloud(1).mean(axis=0))
+    found = np.asarray(fit.flow.sample([0.5], 500)[0])
+    np.testing.assert_allclose(found.mean(axis=0), middle, atol=0.5)
+    assert 0.3 < found.std() < 1.5
 
 
 def test_memory_is_known_in_advance():

@@ -70,7 +70,7 @@ def suited(method: Stitching, data: Snapshots) -> Stitching:
     weight = float(np.clip(WORTH / n, 0.1, 10.0)) * max(1.0, len(data) / FEW_TIMES) ** 0.5
     weight /= min(1.0, motion.distance**2)
     choices = {"alpha": alpha, "weight": weight, "stations": stations}
-    choices |= {"ridge": motion.noise, "draws": draws, "widening": 1.5}
+    choices |= {"ridge": motion.noise, "draws": draws}
     learns = {
         name: choose(getattr(method, name), learn)
         for name in ("learn_particles", "learn_weights", "learn_bandwidth")

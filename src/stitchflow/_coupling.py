@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import ot
@@ -100,57 +99,3 @@ def entropic_plan(
         columns = b / reached
         rows = a / (kernel @ columns)
     return rows[:, None] * kernel * columns[None, :]
-
-
-class Motion(NamedTuple):
-    """How far a population moves, in units of its spread.
-
-    `distance`: the root mean squared way from the first snapshot to the farthest one. `noise`: the
-    share of that way's square that independent samples of a population at rest would show too,
-    over the rest of it.
-    """
-
-    distance: float
-    noise: float
-
-
-def motion(
-    clouds: list[np.ndarray], matched: bool, most: int = 500, looks: int = 20, cap: float = 10.0
-) -> Motion:
-    """The motion seen on at most `most` individuals of at most `looks` later times.
-
-    Two samples of n individuals at rest differ in their means alone by the population's variance
-    times 2 / n; with the finer differences of optimal transport about three times that.
-    """
-    if len(clouds) < 2:
-        return Motion(1.0, 0.0)
-    rng = np.random.default_rng(0)
-    start = np.asarray(clouds[0], np.float64)
-    later = np.unique(np.linspace(1, len(clouds) - 1, looks).round().astype(int))
-    variance = float(np.mean([cloud.var(axis=0).sum() for cloud in clouds]))
-    spread = max(float(np.concatenate(clouds).var(axis=0).sum()), 1e-300)
-    squared, few, many = 0.0, 0.0, 0.0
-    for k in later:
-        end = np.asarray(clouds[k], np.float64)
-        if matched:
-            way = end - start
-        else:
-            n = min(len(start), len(end), most)
-            a, b = start[rng.permutation(len(start))[:n]], end[rng.permutation(len(end))[:n]]
-            way = b[assignment(a, b, rng)] - a
-        mean = float((way**2).sum(axis=1).mean())
-        if mean > squared:
-            squared = mean
-            few = 0.0 if matched else 3.0 * variance * 2.0 / len(way)
-            many = 0.0 if matched else 3.0 * variance * (1.0 / len(start) + 1.0 / len(end))
-    signal = max(squared - few, many / cap, 1e-12 * spread)
-    return Motion(float(np.sqrt((signal + many) / spread)), many / signal)
-
-
-def actions(clouds: list[np.ndarray], matched: bool, most: int = 200) -> np.ndarray:
-    """Mean squared way over each gap, on at most `most` individuals; the same for every seed."""
-    if not matched:
-        rng = np.random.default_rng(0)
-        n = min(most, *(len(cloud) for cloud in clouds))
-        clouds = list(chain(clouds, [np.ones(len(cloud)) for cloud in clouds], n, rng))
-    return (np.diff(np.stack(clouds), axis=0) ** 2).sum(-1).mean(-1)

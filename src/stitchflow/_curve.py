@@ -157,11 +157,16 @@ class Curve(eqx.Module):
         j = jnp.clip(jnp.searchsorted(nodes, t, side="right") - 1, 0, len(self.times) - 2)
         return j, (t - nodes[j]) / (nodes[j + 1] - nodes[j])
 
+    def within(
+        self, j: Int[Array, ""], share: Scalar
+    ) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
+        """Particle positions and velocities a share of the way through interval j."""
+        x = self.positions
+        return (1.0 - share) * x[j] + share * x[j + 1], (x[j + 1] - x[j]) / self.steps[j]
+
     def centres(self, t: Scalar) -> Float[Array, "n d"]:
         """Particle positions at any time of the curve."""
-        j, share = self._interval(t)
-        x = self.positions
-        return (1.0 - share) * x[j] + share * x[j + 1]
+        return self.within(*self._interval(t))[0]
 
     def logits(self, t: Scalar) -> Float[Array, " n"]:
         """Log weights at any time of the curve, up to the mass gained so far."""
@@ -175,9 +180,7 @@ class Curve(eqx.Module):
 
     def velocity(self, t: Scalar) -> Float[Array, "n d"]:
         """Particle velocities at any time; at a node, those of the interval it opens."""
-        j, _ = self._interval(t)
-        x = self.positions
-        return (x[j + 1] - x[j]) / self.steps[j]
+        return self.within(*self._interval(t))[1]
 
 
 def hermite(

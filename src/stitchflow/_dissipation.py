@@ -30,7 +30,7 @@ class DissipationResidual(Estimated):
     for energies without a density). Velocities that are no gradient enter directly.
     """
 
-    widening: float | None = eqx.field(static=True, default=1.0)
+    widening: float = eqx.field(static=True, default=1.0)
 
     def __check_init__(self) -> None:
         if self.widening != 1.0:

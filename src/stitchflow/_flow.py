@@ -244,16 +244,16 @@ def _transport(curve: Curve, x: Array, stops: Array, interval: Array) -> Float[A
 
     The velocity jumps at nodes: a piece looks at its own interval only.
     """
-    nodes, places, logits = curve.nodes, curve.positions, curve.node_logits
+    nodes, logits = curve.nodes, curve.node_logits
 
     def piece(y: Array, entry: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         a, b, j = entry
-        velocity = (places[j + 1] - places[j]) / curve.steps[j]
 
         def field(t: Any, y: Array, _: Any) -> Array:
             share = (t - nodes[j]) / curve.steps[j]
             mixed = (1.0 - share) * logits[j] + share * logits[j + 1]
-            moved = curve.kde(places[j] + (t - nodes[j]) * velocity, mixed).field(y, velocity)
+            centres, velocities = curve.within(j, share)
+            moved = curve.kde(centres, mixed).field(y, velocities)
             assert moved.velocity is not None
             return moved.velocity
 

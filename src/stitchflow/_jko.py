@@ -31,7 +31,8 @@ from stitchflow._units import Units
 class JKOMethod(Driven):
     """A method whose main setting is the energy to learn."""
 
-    energy: Energy = field(default_factory=lambda: Energy((Potential(),)))
+    # Two layers of 64, as in the papers.
+    energy: Energy = field(default_factory=lambda: Energy((Potential(hidden=(64, 64)),)))
 
     def __post_init__(self) -> None:
         energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy

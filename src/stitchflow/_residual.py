@@ -79,7 +79,7 @@ class Pointwise(Residual):
     stations: int | None = eqx.field(static=True, default=None)
     ridge: float | None = eqx.field(static=True, default=None)
     draws: int | None = eqx.field(static=True, default=None)
-    widening: float | None = eqx.field(static=True, default=None)
+    widening: float = eqx.field(static=True, default=1.5)
 
     def __check_init__(self) -> None:
         if not isinstance(self.scheme, Scheme):
@@ -90,8 +90,7 @@ class Pointwise(Residual):
             if getattr(self, name) is not None:
                 check_number(getattr(self, name), name, 0.0)
         check_number(self.kinetic, "kinetic", 0.0, open_low=True)
-        if self.widening is not None:
-            check_number(self.widening, "widening", 0.0, open_low=True)
+        check_number(self.widening, "widening", 0.0, open_low=True)
         for name in ("stations", "draws"):
             if getattr(self, name) is not None:
                 check_count(getattr(self, name), name)
@@ -132,7 +131,7 @@ class Pointwise(Residual):
         """The integral under the kernel density, one draw per particle and interval."""
 
     def drawn(self, curve: Curve, intervals: Intervals, key: Array) -> Draws:
-        return Draws.of(curve, intervals, self.draws, self.widening or 1.0, key)
+        return Draws.of(curve, intervals, self.draws, self.widening, key)
 
     def total(
         self, intervals: Intervals, gap: Array, slope: Array, weights: Float[Array, "i m"]
@@ -182,10 +181,10 @@ class VelocityResidual(Pointwise):
     transports the density. Each step looks at `stations` random intervals, stratified in time,
     which keeps the estimate unbiased; `draws` is the number of particles drawn from at each, out of
     kernels `widening` times as wide, so that forces are known beyond the edge of the cloud, where
-    unseen individuals are (1: the integral as it stands). `kinetic` divides the energy's gradient;
-    `weight` is the residual's share of the objective, in the units of the scaled data; `ridge` adds
-    that share of the squared gradient, which shrinks forces that sampling noise alone could
-    explain. None leaves a choice to the data.
+    unseen individuals are (with 1 it is the integral as it stands). `kinetic` divides the energy's
+    gradient; `weight` is the residual's share of the objective, in the units of the scaled data;
+    `ridge` adds that share of the squared gradient, which shrinks forces that sampling noise alone
+    could explain. None leaves a choice to the data.
     """
 
     def at_centres(

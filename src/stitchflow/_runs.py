@@ -48,6 +48,15 @@ def keep_compilations() -> None:
     logging.getLogger("jax").setLevel(logging.ERROR)
 
 
+def for_training(
+    file: DataFile, hold_out: Sequence[float], fraction: float, seed: int
+) -> tuple[Split, Snapshots]:
+    """Who is set aside, and the individuals that are left to learn from."""
+    split = Split.of(file, hold_out, fraction, seed)
+    with naming(f"{file.path}: what is left for training"):
+        return split, check_data(file.at_rows(split.train))
+
+
 def fit_file(
     file: DataFile,
     columns: Columns,
@@ -62,9 +71,7 @@ def fit_file(
     progress: bool = True,
 ) -> Fit:
     """Fit a method to a data file and keep everything needed to evaluate and resume it in `out`."""
-    split = Split.of(file, hold_out, fraction, seed)
-    with naming(f"{file.path}: what is left for training"):
-        train = check_data(file.at_rows(split.train))
+    split, train = for_training(file, hold_out, fraction, seed)
     plan = {
         "data": {
             "path": str(file.path.resolve()),

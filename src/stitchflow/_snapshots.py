@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._coupling import Motion, actions, motion
 from stitchflow._html import table
+from stitchflow._motion import Motion, Windows, actions, motion
 from stitchflow._types import (
     KeyLike,
     as_cloud,
@@ -303,17 +303,23 @@ class Snapshots:
         return Units(tuple(centre.tolist()), length or 1.0, float(self.times[0]), duration or 1.0)
 
     @cached_property
+    def _windows(self) -> Windows:
+        """What motion is told by: everybody's path, or snapshots taken together."""
+        if self.paired:
+            return Windows(self.times, list(self.paths))
+        return Windows.of(self.times, self.clouds)
+
+    @cached_property
     def motion(self) -> Motion:
         """How far individuals move over the whole time, and how much of it may be sampling."""
-        paired = self.paired
-        return motion(list(self.paths) if paired else self.clouds, paired)
+        return motion(self._windows.clouds, self.paired)
 
     @cached_property
     def actions(self) -> np.ndarray:
         """Squared way over duration of each gap: where motion is fast."""
-        paired = self.paired
-        clouds = list(self.paths) if paired else self.clouds
-        return actions(clouds, paired) / np.diff(self.times)
+        times, clouds = self._windows
+        passed = np.cumsum(actions(clouds, self.paired) / np.diff(times))
+        return np.diff(np.interp(self.times, times, np.concatenate([[0.0], passed])))
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

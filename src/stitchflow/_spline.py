@@ -7,7 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from scipy.interpolate import CubicSpline
 
 from stitchflow._curve import Curve, hermite, node_times
@@ -71,13 +71,8 @@ class SplineCurve(Curve):
     def node_velocities(self) -> Float[Array, "k n d"]:
         return self._at_nodes(1)
 
-    def _along(self, t: Scalar) -> tuple[Array, Array]:
-        j, share = self._interval(t)
+    def within(
+        self, j: Int[Array, ""], share: Scalar
+    ) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
         x, u = self.positions, self.node_velocities
         return hermite(share, self.steps[j], x[j], x[j + 1], u[j], u[j + 1])
-
-    def centres(self, t: Scalar) -> Float[Array, "n d"]:
-        return self._along(t)[0]
-
-    def velocity(self, t: Scalar) -> Float[Array, "n d"]:
-        return self._along(t)[1]

@@ -59,7 +59,6 @@ from stitchflow._terms import Entropy, Potential, Term
 from stitchflow._types import KeyLike, Scalar, as_key, check_count
 from stitchflow.tracking import Callback, watched_by
 
-HIDDEN = (64, 64, 64)
 log = logging.getLogger(__name__)
 
 
@@ -72,7 +71,7 @@ class Stitching(Method):
     whose paths are straight between nodes unless `curve` is a `Spline`.
     """
 
-    energy: Energy = field(default_factory=lambda: Potential(hidden=HIDDEN) + Entropy())
+    energy: Energy = field(default_factory=lambda: Potential() + Entropy())
     particles: int | None = None
     nodes: int | None = None
     residual: Residual = field(default_factory=VelocityResidual)
@@ -105,7 +104,7 @@ class Stitching(Method):
     @staticmethod
     def varying() -> Stitching:
         """The defaults with a potential V(x, t) that changes in time."""
-        return Stitching(energy=Potential(hidden=HIDDEN, time_varying=True) + Entropy())
+        return Stitching(energy=Potential(time_varying=True) + Entropy())
 
     @property
     def name(self) -> str:

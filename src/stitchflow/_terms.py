@@ -110,9 +110,10 @@ class Term(eqx.Module):
 class Potential(Term):
     r"""$E_\rho[V(x)]$, or $E_\rho[V(x, t)]$ with `time_varying=True`.
 
-    V is a network unless a `function` is given: any JAX function of one point, `V(x)` or
-    `V(x, t)` with x of shape (d,), in the user's units. `learn` says whether its parameters and its
-    positive coefficient are fitted; a plain function has none and stays as it is.
+    V is a network with layers as wide as `hidden` says unless a `function` is given: any JAX
+    function of one point, `V(x)` or `V(x, t)` with x of shape (d,), in the user's units. `learn`
+    says whether its parameters and its positive coefficient are fitted; a plain function has none
+    and stays as it is.
 
     >>> Potential(lambda x: 0.5 * (x**2).sum())
     Potential(known V(x))
@@ -129,7 +130,7 @@ class Potential(Term):
         self,
         function: Callable | None = None,
         *,
-        hidden: tuple[int, ...] = (64, 64),
+        hidden: tuple[int, ...] = (64, 64, 64),
         time_varying: bool = False,
         learn: bool | None = None,
     ):

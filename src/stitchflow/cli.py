@@ -75,8 +75,7 @@ def fit(
     """
     import jax
 
-    from stitchflow._method import check_data
-    from stitchflow._runs import fit_file, held_out, naming
+    from stitchflow._runs import fit_file, for_training, held_out
     from stitchflow._settings import build_method, parse_settings
     from stitchflow._status import DataWarning
     from stitchflow._stitching import Stitching
@@ -94,14 +93,15 @@ def fit(
     features = None if columns is None else tuple(columns.split(","))
     names = Columns(time_key, rep, features, weight_key, id_key, group_key)
     file = read_table(data, names)
-    with naming(f"{data}: what is left for training"):
-        check_data(file.snapshots)
+    left_out = _numbers(hold_out, "--hold-out")
+    train = for_training(file, left_out, test_fraction, seed)[1]
     console.print(f"{data}: {file.snapshots!r}")
+    console.print(f"learning from {train!r}")
     device = jax.devices()[0]
     console.print(f"device: {device.platform} ({device.device_kind}), {os.cpu_count()} cores")
     if isinstance(chosen, Stitching):
-        console.print(chosen.describe(file.snapshots))
-    for words in chosen.advice(file.snapshots):
+        console.print(chosen.describe(train))
+    for words in chosen.advice(train):
         console.print(f"mind: {words}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said already
@@ -110,7 +110,7 @@ def fit(
             names,
             chosen,
             out,
-            hold_out=_numbers(hold_out, "--hold-out"),
+            hold_out=left_out,
             fraction=test_fraction,
             seed=seed,
             resume=resume,

@@ -21,7 +21,7 @@ from stitchflow._method import Method
 from stitchflow._pair_terms import Interaction, VectorKernel
 from stitchflow._residual import VelocityResidual
 from stitchflow._snapshots import Snapshots
-from stitchflow._stitching import HIDDEN, Stitching
+from stitchflow._stitching import Stitching
 from stitchflow._terms import Entropy, Potential
 from stitchflow.bench._oracle import Oracle
 from stitchflow.bench._truth import Band, Recovery
@@ -92,19 +92,19 @@ class Task:
 
 
 def _potential() -> Energy:
-    return Energy((Potential(hidden=HIDDEN),))
+    return Energy((Potential(),))
 
 
 def _diffusion() -> Energy:
-    return Potential(hidden=HIDDEN) + Entropy()
+    return Potential() + Entropy()
 
 
 def _varying() -> Energy:
-    return Potential(hidden=HIDDEN, time_varying=True) + Entropy()
+    return Potential(time_varying=True) + Entropy()
 
 
 def _interacting() -> Energy:
-    return Potential(hidden=HIDDEN) + Interaction() + Entropy()
+    return Potential() + Interaction() + Entropy()
 
 
 def _kernel() -> Energy:

@@ -16,25 +16,37 @@ from stitchflow.pl._axes import MARKERS, PALETTE, axes
 def history(fit: Fit, *, ax: Any = None) -> Any:
     """The parts of the objective over the fit: divergence on the left, residual on the right.
 
-    Of other methods the one loss they have.
+    Stages follow each other, with a grey line where one begins. In the stage that trains the energy
+    alone the curve is fixed, and its predictions are compared with the data instead (`consistency`,
+    on the right). Of other methods the one loss they have.
     """
     if "step" not in fit.history:
         raise ValueError(f"{fit.method.name} has no history to draw")
     ax = axes(ax)
     ax.set_title("loss history")
+    ax.set_xlabel("step")
+    for before in fit.stages[:-1]:
+        ax.axvline(before["step"][-1], color="0.8", lw=1)
     if "residual" not in fit.history:
-        ax.plot(fit.history["step"], fit.history["loss"], color=PALETTE[0])
-        ax.set_xlabel("step")
+        _over_stages(ax, fit, "loss", color=PALETTE[0])
         ax.set_ylabel("loss")
         return ax
     twin = ax.twinx()
-    ax.plot(fit.history["step"], fit.history["divergence"], color=PALETTE[0])
-    twin.plot(fit.history["step"], fit.history["residual"], color=PALETTE[1], ls="--")
-    ax.set_xlabel("step")
+    _over_stages(ax, fit, "divergence", color=PALETTE[0])
+    _over_stages(twin, fit, "residual", color=PALETTE[1], ls="--")
+    _over_stages(twin, fit, "consistency", color=PALETTE[2], ls=":")
     ax.set_ylabel("divergence", color=PALETTE[0])
-    twin.set_ylabel("residual", color=PALETTE[1])
+    compared = any("consistency" in stage for stage in fit.stages)
+    twin.set_ylabel("residual; consistency (dotted)" if compared else "residual", color=PALETTE[1])
     twin.set_yscale("log")
     return ax
+
+
+def _over_stages(ax: Any, fit: Fit, part: str, **look: Any) -> None:
+    """One line for each stage that has this part of the objective."""
+    for stage in fit.stages:
+        if part in stage:
+            ax.plot(stage["step"], stage[part], **look)
 
 
 def interaction(fit: Fit, data: Snapshots | None = None, *, ax: Any = None) -> Any:

@@ -17,7 +17,7 @@ MOST_DECADES = 1.3  # a range beyond it is drawn in logarithms
 PARTS = {
     "divergence": "Distance from the data (divergence)",
     "residual": "Distance from a gradient flow (residual)",
-    "loss/2": "Second stage: predictions against the data",
+    "consistency": "Predictions against the data (consistency)",
 }
 
 
@@ -89,14 +89,17 @@ class _Scale:
 
 
 def history_charts(fit: Fit) -> list[Chart]:
-    """The parts of the objective over the fit."""
-    charts = []
+    """The parts of the objective over all stages of the fit."""
+    charts, stages = [], [stage for stage in fit.stages if "step" in stage]
     parts = PARTS if "residual" in fit.history else {"loss": "The loss of the method"}
+    begins = [f"{k} after {before['step'][-1]:g}" for k, before in enumerate(stages[:-1], 2)]
+    x_name = f"step (stage {', '.join(begins)})" if begins else "step"
     for name, title in parts.items():
-        steps = fit.history.get("step/2" if name.endswith("/2") else "step")
-        values = fit.history.get(name)
-        if values is not None and steps is not None and np.isfinite(values).sum() > 1:
-            charts.append(Chart.of(title, "step", steps, values))
+        those = [stage for stage in stages if name in stage]
+        values = np.concatenate([stage[name] for stage in those] or [np.empty(0)])
+        if np.isfinite(values).sum() > 1:
+            steps = np.concatenate([stage["step"] for stage in those])
+            charts.append(Chart.of(title, x_name, steps, values))
     return charts
 
 
