@@ -41,6 +41,10 @@ ADVICE = {
     "duplicated": (moving(lambda x, k: x[:, [0, 1, 0]]), "dimensions 2 repeat earlier ones"),
     "scales": (moving(lambda x, k: x * [1e12, 1e-12]), "measure them in like units"),
     "far from zero": (moving(lambda x, k: x + 1e9), "subtract the mean first"),
+    "outlier": (
+        moving(lambda x, k: x + 1e4 * (k == 3) * np.eye(50)[:, 7:8]),
+        "100% of the variance of all individuals comes from row 157, so that the others hardly",
+    ),
     "copies": (moving(lambda x, k: np.repeat(x[:10], 5, axis=0)), "are copies of others"),
 }
 

@@ -56,6 +56,9 @@ HAZARDS = {
     "too large": ({"b": at(3, 1e35, GOOD["b"])}, "below 1e+30 in size, got more in row 3"),
     "one snapshot": ({"t": np.zeros(N)}, "needs two times or more, got 1"),
     "one place": ({"a": np.ones(N), "b": np.ones(N)}, "all individuals are at the same point"),
+    "one individual a time": ({"t": np.arange(N)}, "no time shows two individuals at different"),
+    "one place a time": ({"a": T, "b": -T}, "no time shows two individuals at different places"),
+    "outlier": ({"a": at(7, 1e14, GOOD["a"])}, "x has outliers in row 7, 1e+14 from the middle"),
     "no time at all": ({"t": at(5, np.nan, T)}, "row 5"),
     "endless time": ({"t": at(5, np.inf, T)}, "NaN or infinity in row 5"),
     "text for time": ({"t": np.where(T > 0, "late", "early")}, "numbers"),
@@ -79,6 +82,27 @@ def test_a_hazard_is_one_line_whatever_the_file(tmp_path, loader, hazard):
     assert not (tmp_path / "run").exists()
 
 
+NO_POPULATION = {
+    "one individual a time": ([np.full((1, 2), float(k)) for k in range(3)], "no time shows two"),
+    "one place a time": ([np.full((9, 2), float(k)) for k in range(3)], "no time shows two"),
+    "others without weight": ([np.array([[k, k], [k, k + 1.0]]) for k in range(3)], "no time"),
+    "outlier": ([RNG.normal(size=(9, 2)) + [[1e14 * (k == 1)]] * 9 for k in range(3)], "outliers"),
+}
+
+
+@pytest.mark.parametrize("method", sf.METHODS)
+@pytest.mark.parametrize("kind", NO_POPULATION)
+def test_every_method_refuses_what_float32_cannot_tell_apart(kind, method, monkeypatch):
+    """Before any compute: no method is asked."""
+    clouds, words = NO_POPULATION[kind]
+    weights = [[1.0, 0.0]] * 3 if kind == "others without weight" else None
+    data = sf.Snapshots.from_arrays(clouds, [0.0, 1.0, 2.5], weights)
+    chosen = sf.METHODS[method]()
+    monkeypatch.setattr(type(chosen), "fit", None)
+    with pytest.raises(ValueError, match=words):
+        sf.fit(data, chosen)
+
+
 DAYS = pd.to_datetime("2024-01-01") + pd.to_timedelta(T, "D")
 
 
@@ -96,7 +120,7 @@ HARMLESS = {
     "whole numbers": {"a": np.arange(N), "t": T.astype(int) + 1},
     "text that is numbers": {"t": T.astype(str)},
     "zero weights": {"w": np.where(np.arange(N) % 2, 0.0, 1.0)},
-    "copies": {"a": np.repeat([0.0, 1.0, 2.0], 8), "b": np.repeat([0.0, 1.0, 2.0], 8)},
+    "copies": {"a": np.repeat(np.arange(6.0), 4), "b": np.repeat(np.arange(6.0), 4)},
     "a constant dimension": {"b": np.zeros(N)},
     "a dimension twice": {"b": GOOD["a"]},
     "scales 1e-12 and 1e12": {"a": GOOD["a"] * 1e-12, "b": GOOD["b"] * 1e12},
@@ -284,6 +308,13 @@ ODD = {
     "a constant dimension": (lambda x, k: x * [1.0, 0.0]),
     "a dimension twice": (lambda x, k: x[:, [0, 0]]),
     "copies": (lambda x, k: np.repeat(x[:2], 6, axis=0)),
+    "copies at one place but at one time": (
+        lambda x, k: x if k == 2 else np.full((12, 2), 1.0 * k)
+    ),
+    "a single point but at one time": (lambda x, k: x if k == 2 else x[:1]),
+    "narrow beside their way": (lambda x, k: 1e-5 * x + k),
+    "two apart among copies": (lambda x, k: np.concatenate([np.full((12, 2), k), x[:1] + 1e-4])),
+    "an outlier that float32 has room for": (lambda x, k: x + [[3e5, 0.0]] * (x == x[:1])),
     "tiny": (lambda x, k: x * 1e-12),
     "huge": (lambda x, k: x * 1e12),
     "unlike scales": (lambda x, k: x * [1e-6, 1e6]),

@@ -6,6 +6,8 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ import stitchflow as sf
 from stitchflow import _io, _run_state
 from stitchflow._archive import Archive
 from stitchflow._files import only_writer
+from stitchflow._flow import StitchedFlow
 from stitchflow.datasets import double_well
 
 DATA = double_well(n=60, key=0)[0]
@@ -173,6 +176,16 @@ def test_arrays_that_do_not_fit_are_named(saved, change, words):
     rewrite(run, arrays_sha256=sha256(content).hexdigest())
     with pytest.raises(ValueError, match=words):
         sf.load(run)
+
+
+def test_a_model_that_could_not_be_loaded_is_not_written(saved, tmp_path):
+    """And nothing else of it is: the folder stays as it was."""
+    fit, _ = saved
+    curve = eqx.tree_at(lambda c: c.raw_bandwidth, fit.flow.curve, jnp.full(2, jnp.nan))
+    broken = replace(fit, flow=StitchedFlow(curve, fit.flow.energy, fit.flow.units))
+    with pytest.raises(ValueError, match="raw_bandwidth holds NaN or infinity"):
+        broken.save(tmp_path / "broken")
+    assert not list(tmp_path.glob("broken/*"))
 
 
 @pytest.mark.parametrize("change", [np.atleast_2d, lambda a: a.astype(str), lambda a: a + 1j])

@@ -270,6 +270,7 @@ def test_weights_of_one_time_do_not_mind_those_of_another():
 
 
 SPREAD = np.random.default_rng(0).normal(size=(4, 2))
+THIRD = np.array([[0.0], [0.0], [1.0], [0.0]])
 
 
 @pytest.mark.parametrize(
@@ -282,12 +283,25 @@ SPREAD = np.random.default_rng(0).normal(size=(4, 2))
         (SPREAD, np.array(T) * 1e-17, "the data's unit of time would be 1e-17"),
         (SPREAD * 1e14, np.array(T) * 1e-14, "the data's unit of energy would be"),
         (SPREAD, [0, 1, 1 + 1e-9, 2], "the times 1 and 1.000000001 are less than a millionth"),
+        (SPREAD, [0, 1, 2, 3], "no time shows two individuals at different places"),
+        (SPREAD * 1e-8 + np.array(T)[:, None], T, "no time shows two individuals at different"),
+        (SPREAD + 2e7 * THIRD, T, "x has outliers in row 2, 2.8e+07 from the middle"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_before_any_compute(x, t, words):
     data = Snapshots.from_table(x, t)
     with pytest.raises(ValueError, match=re.escape(words)):
         check_data(data)
+
+
+def test_what_float32_has_room_for_is_not_refused():
+    """Copies, outliers and narrow clouds that others can still be told apart beside."""
+    few = np.concatenate([np.zeros((6, 2)), SPREAD])
+    check_data(Snapshots.from_table(few, [0, 1] * 5))  # most are copies of each other
+    check_data(Snapshots.from_table(SPREAD * 1e-4 + np.array(T)[:, None], T))
+    check_data(Snapshots.from_table(SPREAD + 1e5 * THIRD, T))
+    with pytest.raises(ValueError, match="outliers in row 5"):
+        check_data(Snapshots.from_table(few + np.eye(10)[:, 5:6] * 1e9, [0, 1] * 5))
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e12])

@@ -6,6 +6,7 @@ import numpy as np
 
 from stitchflow._curve import node_times
 from stitchflow._snapshots import Snapshots
+from stitchflow._types import rows_named
 
 # A snapshot of fewer than this share of the usual number of individuals is small.
 SMALL = 0.1
@@ -16,12 +17,17 @@ APART = 3.0
 # float32, in which answers are given, tells numbers apart down to this share of their size.
 DIGITS = 1e-5
 
+# Where so small a share of the individuals holds so large a share of the variance, a fit measures
+# everybody by the distance to a few.
+FEW, DOMINANT = 0.01, 0.9
+
 MOST = 2000  # individuals looked at for what shows in a few
 
 
 def advice(data: Snapshots, nodes: int | None = None) -> list[str]:
     """Sentences on what a fit cannot mend; `nodes` where a curve with nodes is fitted."""
-    said = [*_sizes(data), *_dimensions(data), *_repeats(data), *_batches(data)]
+    said = [*_sizes(data), *_dimensions(data), *_outliers(data)]
+    said += [*_repeats(data), *_batches(data)]
     return [*said, *(_gaps(data, nodes) if nodes else ())]
 
 
@@ -71,6 +77,30 @@ def _dimensions(data: Snapshots) -> list[str]:
             f"{units.length:.2g}: answers in float32 lose the difference; subtract the mean first"
         )
     return said
+
+
+def from_middle(data: Snapshots) -> np.ndarray:
+    """How far each individual is from the middle of the data, the median of each coordinate."""
+    away = np.zeros(len(data.x))
+    for column in data.x.T:  # hypot neither overflows nor underflows, whatever the data's unit
+        np.hypot(away, column.astype(np.float64) - np.median(column), out=away)
+    return away
+
+
+def _outliers(data: Snapshots) -> list[str]:
+    """The fewest individuals that hold most of the variance, where they are very few."""
+    away = from_middle(data)
+    squares = (away / away.max()) ** 2
+    order = np.argsort(squares)[::-1]
+    held = np.cumsum(squares[order]) / squares.sum()
+    few = int(np.searchsorted(held, DOMINANT)) + 1
+    if few > max(1.0, FEW * len(order)):
+        return []
+    rows = np.sort(order[:few] if data.rows is None else data.rows[order[:few]])
+    return [
+        f"{held[few - 1]:.0%} of the variance of all individuals comes from {rows_named(rows)}, so "
+        "that the others hardly count: leave out what is a mistake"
+    ]
 
 
 def _repeats(data: Snapshots) -> list[str]:

@@ -16,7 +16,7 @@ from stitchflow._networks import GrowthRate
 from stitchflow._terms import Cloud
 from stitchflow._types import Scalar
 
-# Times closer than this share of the whole range are one in float32.
+# Times closer than this share of the whole range are one in float32, and so are places.
 CLOSEST = 1e-6
 
 

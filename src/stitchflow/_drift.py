@@ -49,7 +49,8 @@ class Drift(NamedTuple):
         x, v = (np.concatenate(values).reshape(-1, d) for values in (places, speeds))
         centre, mean = x.mean(axis=0), v.mean(axis=0)
         square = (x - centre).T @ (x - centre)
-        square += RIDGE * np.trace(square) / d * np.eye(d)
+        # Not zero where all paths are at one place: their slope is then zero, as their motion is.
+        square += max(RIDGE * np.trace(square) / d, 1e-300) * np.eye(d)
         slope = np.linalg.solve(square, (x - centre).T @ (v - mean)).T
         matrix = np.zeros((d + 1, d + 1))
         matrix[:d, :d], matrix[:d, d] = slope, mean - slope @ centre

@@ -93,6 +93,8 @@ def packed(arrays: dict[str, np.ndarray]) -> bytes:
 def plain(fit: Fit) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """A fit as JSON and named arrays; what was fitted to is known by its fingerprint alone."""
     packed = fit.method.pack(fit)
+    for name, array in packed.arrays.items():
+        _check_finite(name, array)  # what `load` would refuse is never written
     history = {f"history/{name}": values for name, values in fit.history.items()}
     data = None if fit.data is None else fit.data.fingerprint
     header = {
@@ -151,7 +153,7 @@ def _check_finite(name: str, array: np.ndarray) -> None:
     end = name.rpartition(".")[2]
     allowed = {"most_bandwidth": np.inf, "raw": -np.inf}.get(end, 0.0)
     if not (np.isfinite(array) | (array == allowed)).all():
-        raise ValueError(f"the stored {name} holds NaN or infinity")
+        raise ValueError(f"the model's {name} holds NaN or infinity")
 
 
 def _check_sizes(header: dict[str, Any], method: type, stored: int) -> None:

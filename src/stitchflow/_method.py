@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stitchflow._advice import advice
+from stitchflow._advice import advice, from_middle
 from stitchflow._curve import CLOSEST
 from stitchflow._energy import Energy
 from stitchflow._flow import Flow
@@ -16,7 +16,7 @@ from stitchflow._html import table
 from stitchflow._optimise import Optimum
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import Status
-from stitchflow._types import KeyLike
+from stitchflow._types import KeyLike, rows_named
 
 SMALLEST = 1e-15  # unit of length or time; squares and their quotients must stay in float32
 # Columns of a history that are no part of the objective.
@@ -174,6 +174,7 @@ def check_data(data: Any) -> Snapshots:
         raise ValueError(f"a fit needs two times or more, got {len(data)}: {data.times.tolist()}")
     if float(np.ptp(data.x, axis=0).max()) == 0.0:
         raise ValueError("all individuals are at the same point: there is nothing to fit")
+    _check_outliers(data)
     units = data.units
     sizes = {"space": units.length, "time": units.duration, "energy": units.energy**0.5}
     for name, size in sizes.items():
@@ -189,4 +190,36 @@ def check_data(data: Any) -> Snapshots:
             f"the times {data.times[k]:.12g} and {data.times[k + 1]:.12g} are less than a "
             "millionth of the whole range apart: give them one time"
         )
+    _check_spread(data)
     return data
+
+
+def _check_outliers(data: Snapshots) -> None:
+    """Refuse individuals so far away that float32 cannot tell the others apart beside them.
+
+    One such individual would set the unit of length, in which all others are at one place. The
+    usual distance is a median, which outliers do not move, over those who are not exactly in the
+    middle: half of the individuals or more may be copies of each other.
+    """
+    away = from_middle(data)
+    usual = float(np.median(away[away > 0.0]))
+    far = np.flatnonzero(CLOSEST * away > usual)
+    if far.size:
+        rows = np.sort(far if data.rows is None else data.rows[far])
+        raise ValueError(
+            f"x has outliers in {rows_named(rows)}, {away.max():.2g} from the middle of the data "
+            f"where others are usually {usual:.2g} from it: beside more than a million times that "
+            "distance float32 cannot tell the others apart, so correct those rows or leave them out"
+        )
+
+
+def _check_spread(data: Snapshots) -> None:
+    """Refuse data that shows no population: one individual a time, or everybody at one place."""
+    present = (data.cloud(k)[data.cloud_weights(k) > 0] for k in range(len(data)))
+    widest = max(float(cloud.std(axis=0, dtype=np.float64).max()) for cloud in present)
+    if widest < CLOSEST * data.units.length:
+        raise ValueError(
+            "no time shows two individuals at different places (less than a millionth of the "
+            "data's whole spread apart is one place): a fit needs populations, so give "
+            "neighbouring times one time until each shows several individuals"
+        )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stitchflow._coupling import nearest_chain
-from stitchflow._curve import Curve, inverse_softplus, node_times
+from stitchflow._curve import CLOSEST, Curve, inverse_softplus, node_times
 from stitchflow._drift import Drift, shared_drift
 from stitchflow._kde import leave_one_out_bandwidth, silverman
 from stitchflow._snapshots import Snapshots
@@ -57,8 +57,10 @@ def start(method: Stitching, data: Snapshots, key: KeyLike, units: Units) -> Cur
         chain = chain + 0.1 * width * rng.standard_normal(chain.shape)
     widest = WIDEST * min(1.0, FEW_DIMENSIONS / data.dim) ** 0.5
     most = widest * np.mean([cloud.std(axis=0) for cloud in clouds], axis=0)
-    most = np.maximum(most, 1e-3 * most.max())
+    # Snapshots may be of one individual, or of copies; no kernel is narrower than float32 can tell.
+    most = np.maximum(most, max(1e-3 * float(most.max()), CLOSEST))
     least = np.minimum(NARROWEST * leave_one_out_bandwidth(clouds, rng), 0.5 * most)
+    least = np.maximum(least, 0.5 * CLOSEST)
     width = np.minimum(width, most)
     if method.curve is None:
         places = nodes = node_times(observed, method.nodes, data.actions)
