@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._packing import settings_of
+from stitchflow._parts import described
 
 STEPS = 4
 SMALL = {"particles": 20, "nodes": 5, "layers": 2, "batch": 64, "individuals": 16}
@@ -134,7 +134,7 @@ def test_saved_and_loaded_fits_answer_alike(fit, data, tmp_path):
     fit.save(tmp_path / "run")
     again = sf.load(tmp_path / "run")
     assert again.method.name == fit.method.name
-    kept = [settings_of(f.method, leave_out=("energy",)) for f in (fit, again)]
+    kept = [described(f.method, leave_out=("energy",)) for f in (fit, again)]
     assert kept[0] == kept[1]
     assert again.steps == fit.steps
     assert (again.energy is None) == (fit.energy is None)

@@ -103,7 +103,7 @@ def test_the_local_energy_has_the_functional_for_its_mean(x64):
     curve = straight(2)
     energy = Energy.known(Potential(lambda x: (x**2).sum()) + Interaction(lambda r: r**2), 1)
     x = curve.particles
-    cloud, nothing = curve.cloud(x, curve.node_logits), Field(x[..., 0], x, None)
+    cloud, nothing = curve.cloud(x, curve.node_logits), Field()
     w = np.asarray(cloud.weights)
     squares = np.asarray(x)[..., 0] ** 2
     pairs = (np.asarray(x)[:, :, None, 0] - np.asarray(x)[:, None, :, 0]) ** 2

@@ -138,9 +138,9 @@ def test_damage_is_named(saved, tmp_path):
         sf.load(run)
     (run / "header.json").write_text(header)
     energy = json.loads(header)["energy"]
-    wide = [energy[0] | {"hidden": [10**9, 10**9]}, *energy[1:]]
+    wide = [energy[0] | {"settings": {"hidden": [10**9, 10**9]}}, *energy[1:]]
     for change, words in (
-        ({"format": 99}, "has format 99; this version reads 1 and 2"),
+        ({"format": 99}, "has format 99; this version reads 1, 2 and 3"),
         ({"method": "magic"}, "not a valid run header"),
         ({"nodes": [0.0]}, "a curve needs one time per node"),
         ({"energy": [{"class": "os.system"}]}, "not a valid run header"),
@@ -221,12 +221,14 @@ def forged(tmp_path):
     return shutil.copytree(FORMATS[-1], tmp_path / "run")
 
 
-def term(kind: str, **settings) -> dict:
-    return {"energy": [{"class": kind, "function": False, "reach": None, **settings}]}
+def term(kind: str, reach=None, **settings) -> dict:
+    entry = {"class": f"stitchflow.{kind}", "functions": {}, "reach": reach, "settings": settings}
+    return {"energy": [entry]}
 
 
 def path_flow(**settings) -> dict:
-    return {"method": "path-flow", "settings": {"class": "PathFlow", **settings}}
+    whole = "stitchflow.PathFlow"
+    return {"method": "path-flow", "class": whole, "settings": {"class": whole, **settings}}
 
 
 WIDE_UNITS = {"centre": [0.0] * 30_000, "length": 1.0, "start": 0.0, "duration": 1.0}
@@ -249,7 +251,7 @@ WIDE_UNITS = {"centre": [0.0] * 30_000, "length": 1.0, "start": 0.0, "duration":
         path_flow(),
         path_flow(layers=10**9),
         path_flow(curve_hidden=[10**6, 10**6]),
-        {"settings": {"class": "Stitching", "growth": {"class": "Growth", "hidden": [10**9]}}},
+        {"settings": {"class": "stitchflow.Stitching", "growth": {"hidden": [10**9]}}},
         {"knots": [0.0] * 10**5},
     ],
 )

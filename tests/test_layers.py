@@ -6,7 +6,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "stitchflow"
 
 LAYERS = [
-    {"_extras", "_h5_probe", "_files", "_html", "_progress", "_status", "_types"},
+    {"_extras", "_h5_probe", "_files", "_html", "_parts", "_progress", "_status", "_types"},
     {
         "_archive",
         "_change",

@@ -15,7 +15,7 @@ from stitchflow import _io
 from stitchflow._archive import Archive
 from stitchflow._curve import node_times, through_snapshots
 from stitchflow._files import write_atomically
-from stitchflow._packing import settings_from, settings_of
+from stitchflow._parts import described, made
 from stitchflow._tables import Columns, read_table
 from stitchflow.metrics import DISTANCES
 
@@ -200,9 +200,9 @@ def test_settings_survive_json(particles, nodes, alpha, weight, steps, learn):
         optimiser=sf.Optimiser(steps=steps),
         learn_weights=learn,
     )
-    entry = settings_of(method, leave_out=("energy",))
-    again = settings_from(sf.Stitching, entry)
-    assert settings_of(again, leave_out=("energy",)) == entry
+    entry = described(method, leave_out=("energy",))
+    again = made(entry, {}, sf.Stitching)
+    assert described(again, leave_out=("energy",)) == entry
 
 
 def test_a_loaded_model_answers_many_threads_as_one():

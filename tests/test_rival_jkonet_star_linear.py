@@ -7,7 +7,6 @@ import pytest
 
 import stitchflow as sf
 from stitchflow._jko import Marginals, origins
-from stitchflow._kde import Field
 from stitchflow._terms import Cloud
 from stitchflow.rivals._jkonet_star_linear import (
     normal_equations,
@@ -43,7 +42,7 @@ def test_coefficients_are_those_of_numpys_least_squares(x64, quadratic):
     rows, target = [], []
     for k, tau in enumerate(np.diff(np.asarray(seen.times))):
         x, w = seen.points[k + 1][None], seen.weights[k + 1][None]
-        field = Field(seen.field.log_density[k + 1][None], seen.field.score[k + 1][None], None)
+        field = jax.tree.map(lambda a, k=k: a[k + 1][None], seen.field)
         middle = (0.5 * (seen.times[k] + seen.times[k + 1]))[None]
         design = [term.design(x, middle, Cloud(x, w), field)[0] for term in energy.terms]
         root = np.sqrt(tau * np.asarray(w))[0][:, None]
@@ -66,7 +65,7 @@ def test_the_design_times_the_coefficients_is_the_gradient(x64, quadratic, time_
     )
     energy, seen, _ = problem(quadratic, method)
     x, t, w = seen.points[1:3], seen.times[1:3], seen.weights[1:3]
-    field = Field(seen.field.log_density[1:3], seen.field.score[1:3], None)
+    field = jax.tree.map(lambda a: a[1:3], seen.field)
     design = [term.design(x, t, Cloud(x, w), field) for term in energy.terms]
     count = sum(part.shape[-1] for part in design)
     solution = np.random.default_rng(1).normal(size=count)

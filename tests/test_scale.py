@@ -55,7 +55,7 @@ def test_pairs_in_tiles_are_the_same_pairs(term, monkeypatch, x64):
     x, centres = jnp.asarray(rng.normal(size=(2, 9, 2))), jnp.asarray(rng.normal(size=(2, 30, 2)))
     cloud = Cloud(centres, jnp.full((2, 30), 1.0 / 30))
     ready = term.init(np.asarray(centres[0]), sf.Units.identity(2), jax.random.key(0))
-    field = _kde.Field(x[..., 0], x, None)
+    field = _kde.Field()
     pull = lambda y: (ready.gradient(y, jnp.zeros(2), cloud, field) ** 2).sum()
     whole = jax.value_and_grad(pull)(x)
     monkeypatch.setattr(_kde, "PAIR_BUDGET", 64)

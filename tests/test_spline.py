@@ -102,10 +102,10 @@ def test_an_ou_flow_is_fitted_and_stored(tmp_path):
 
 
 def test_a_setting_that_came_later_is_left_out_while_unused():
-    from stitchflow._packing import settings_from, settings_of
+    from stitchflow._parts import described, made
 
-    plain = settings_of(sf.Stitching(), leave_out=("energy",))
+    plain = described(sf.Stitching(), leave_out=("energy",))
     assert "curve" not in plain
-    assert settings_from(sf.Stitching, plain).curve is None
-    smooth = settings_of(sf.Stitching(curve=sf.Spline(5)), leave_out=("energy",))
-    assert settings_from(sf.Stitching, smooth).curve == sf.Spline(5)
+    assert made(plain, {}, sf.Stitching).curve is None
+    smooth = described(sf.Stitching(curve=sf.Spline(5)), leave_out=("energy",))
+    assert made(smooth, {}, sf.Stitching).curve == sf.Spline(5)

@@ -15,16 +15,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from stitchflow._energy import Energy
-from stitchflow._kde import KDE, Field, silverman
+from stitchflow._energy import Energy, density_for
+from stitchflow._kde import KDE, silverman
 from stitchflow._observations import Observations
 from stitchflow._optimise import Optimiser
 from stitchflow._pair_terms import distances
-from stitchflow._terms import Cloud, InternalEnergy
+from stitchflow._parts import Part
+from stitchflow._terms import Cloud
 from stitchflow._types import Scalar, check_count, check_number
 
 
-class Consistency(eqx.Module):
+class Consistency(eqx.Module, Part):
     """How far carried clouds are from seen ones, on random individuals of a few times.
 
     `weight` is its share of the objective, over `steps` steps whose rate rises to `rate` (0: no
@@ -120,14 +121,12 @@ def carry(
 ) -> Float[Array, "s n d"]:
     """Several clouds moved from t0 to t1 by the SDE, each seeing only itself; differentiable."""
     step = (t1 - t0) / moves
-    spread = jnp.sqrt(2.0 * energy.diffusion * step)
+    spread, drifting = jnp.sqrt(2.0 * energy.diffusion * step), energy.without_noise
+    density = lambda c, w: density_for(drifting, KDE(c, silverman(c, w), jnp.log(w)), c)
 
     def drift(y: Array, t: Scalar) -> Array:
-        if energy.only(InternalEnergy):
-            field = jax.vmap(lambda c, w: KDE(c, silverman(c, w), jnp.log(w)).field(c))(y, weights)
-        else:
-            field = Field(y[..., 0], y, None)
-        return energy.drift(y, jnp.broadcast_to(t, y.shape[:1]), Cloud(y, weights), field)
+        times, cloud = jnp.broadcast_to(t, y.shape[:1]), Cloud(y, weights)
+        return -drifting.gradient(y, times, cloud, jax.vmap(density)(y, weights))
 
     def kick(i: Array) -> Array:
         return spread * jax.random.normal(jax.random.fold_in(key, i), x.shape, x.dtype)

@@ -48,7 +48,6 @@ class DensityResidual(Estimated):
             x = centres if draws is None else centres[:, draws.some] + draws.offset
             sizes = (x.shape[1], centres.shape[1])
             fields = over_stations(at, *sizes, centres, logits, intervals.velocities(place), x)
-            assert fields.rate is not None
             own = None if draws is None else draws.some
             measure = (times, curve.cloud(centres, logits, own), fields)
             drained = energy.divergence(x, *measure)

@@ -48,25 +48,22 @@ class DissipationResidual(Estimated):
 
         def at(centres: Array, logits: Array, velocities: Array, x: Array) -> Field:
             rho = curve.kde(centres, logits)
-            if draws is None:
-                return rho.field_without_self()._replace(velocity=velocities)
-            return rho.field(x, velocities)
+            if draws is not None:
+                return rho.field(x, velocities)
+            known = rho.field_without_self() if energy.needs_density else Field()
+            return known.having(velocity=velocities)
 
         def looked(place: float) -> tuple[Array, Array, Cloud, Field]:
             _, centres, logits = intervals.at(place)
             x = centres if draws is None else centres[:, draws.some] + draws.offset
             velocities, sizes = intervals.velocities(place), (x.shape[1], centres.shape[1])
-            if draws is None and not energy.needs_density:
-                fields = Field(x[..., 0], x, velocities)  # nobody looks at the density
-            else:
-                fields = over_stations(at, *sizes, centres, logits, velocities, x)
+            fields = over_stations(at, *sizes, centres, logits, velocities, x)
             own = None if draws is None else draws.some
             return x, middle, curve.cloud(centres, logits, own), fields
 
         def squares(place: float) -> Float[Array, "i m"]:
             here = looked(place)
             slope, velocity = energy.gradient(*here) / self.kinetic, here[-1].velocity
-            assert velocity is not None
             total = velocity**2 + (1.0 + (self.ridge or 0.0)) * slope**2
             return (total + 2.0 / self.kinetic * velocity * energy.circulation(*here)).sum(-1)
 

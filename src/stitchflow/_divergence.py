@@ -14,11 +14,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._kde import KDE
+from stitchflow._parts import Part
 from stitchflow._sinkhorn import entropic_cost, half_squares
 from stitchflow._types import Scalar, check_count, check_number
 
 
-class Divergence(eqx.Module):
+class Divergence(eqx.Module, Part):
     """D(rho, q) of a density against weighted individuals; weights sum to one."""
 
     @abstractmethod

@@ -17,19 +17,18 @@ from stitchflow._kde import KDE
 from stitchflow._method import Fit, Method, Packed
 from stitchflow._optimise import Optimum
 from stitchflow._packing import (
+    check_pushes,
     energy_from,
     named_arrays,
     ready_energy,
-    settings_from,
-    settings_of,
     terms_of,
     units_from,
     with_arrays,
 )
+from stitchflow._parts import described, made
 from stitchflow._snapshots import Snapshots
 from stitchflow._terms import Potential
 from stitchflow._types import KeyLike, as_cloud, as_key, as_rng, as_times, check_count, check_number
-from stitchflow._vector_field import VectorField
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Driven(Method):
         flow = fit.flow
         assert isinstance(flow, DrivenFlow)
         header = {
-            "settings": settings_of(self, leave_out=("energy",)),
+            "settings": described(self, leave_out=("energy",)),
             "energy": terms_of(flow.energy),
             "units": asdict(flow.units),
         }
@@ -70,9 +69,10 @@ class Driven(Method):
     ) -> tuple[Method, Flow, Energy | None]:
         header, entries = packed.header, packed.header["energy"]
         units = units_from(header["units"])
-        energy = energy_from(entries) if energy is None else energy
+        energy = energy_from(entries, packed.parts, energy)
         ready = with_arrays(ready_energy(energy, entries, units), packed.arrays)
-        method = settings_from(cls, header["settings"])
+        check_pushes(ready, entries)
+        method = made(header["settings"], packed.parts, cls)
         data = Snapshots.from_stored(packed.arrays)
         return method, method.answers(method.name, ready, data), _answering(ready)
 
@@ -110,7 +110,7 @@ class DrivenFlow(Flow):
         """What moves the marginal at time t: the drift, less the spreading of its own noise."""
         points, when = self.units.space_in(as_cloud(x, "x", self.dim)), check_number(t, "t")
         # A drift of place and time alone does not ask where everybody is.
-        alone = all(isinstance(term, (Potential, VectorField)) for term in self.energy.terms)
+        alone = not any(term.sees_others for term in self.energy.terms)
         cloud = points if alone else self.units.space_in(np.asarray(self.sample([when], 1000)[0]))
         rho = KDE.uniform(cloud)
         time = jnp.asarray(self.units.time_in(when), float)

@@ -6,6 +6,7 @@ $$F[\rho] = E_\rho[V(x, t)] + \beta E_\rho[\log\rho] + \tfrac12 E_{\rho\times\rh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +18,7 @@ from jaxtyping import Array, Float
 from stitchflow._html import table
 from stitchflow._kde import KDE, Field
 from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._terms import Cloud, Entropy, InternalEnergy, Potential, Term
+from stitchflow._terms import Cloud, Potential, Term
 from stitchflow._types import Scalar, as_cloud, check_count, check_number
 from stitchflow._units import Units
 
@@ -44,7 +45,7 @@ class Energy(eqx.Module):
 
     def _repr_html_(self) -> str:
         rows = [(repr(term), *_settings(term)) for term in self.terms]
-        known = self.units is not None and bool(self.only(Entropy))
+        known = self.units is not None and len(self.without_noise.terms) < len(self.terms)
         return table("Energy", [*rows, ("beta", f"{self.beta:.4g}")] if known else rows)
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Energy:
@@ -75,30 +76,31 @@ class Energy(eqx.Module):
     @property
     def needs_density(self) -> bool:
         """Whether the velocity depends on the density itself, not only on where particles are."""
-        return bool(self.only(Entropy) or self.only(InternalEnergy))
+        return any(term.reads_density for term in self.terms)
+
+    @property
+    def without_noise(self) -> Energy:
+        """The terms that are drift in the SDE; the others are its noise."""
+        return Energy(tuple(term for term in self.terms if term.diffusion is None), self.units)
 
     # Internal units, traced, for several marginals at once: what residuals and simulators call.
 
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
         r"""$\nabla\,\delta F/\delta\rho$ minus non-gradient velocities (eq:grad_functional_nn)."""
-        return sum((term.gradient(x, t, cloud, field) for term in self.terms), jnp.zeros_like(x))
-
-    def drift(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
-        """The SDE's drift: everything but the entropy, which is its noise."""
-        rest = tuple(term for term in self.terms if not isinstance(term, Entropy))
-        return -Energy(rest).gradient(x, t, cloud, field)
+        one = lambda term, seen: term.gradient(x, t, cloud, seen)
+        return self._sum(one, field, jnp.zeros_like(x))
 
     def first_variation(
         self, x: Array, t: Array, cloud: Cloud, field: Field
     ) -> Float[Array, "s m"]:
         r"""$\delta F/\delta\rho$."""
-        terms = (term.first_variation(x, t, cloud, field) for term in self.terms)
-        return sum(terms, jnp.zeros(x.shape[:2], x.dtype))
+        one = lambda term, seen: term.first_variation(x, t, cloud, seen)
+        return self._sum(one, field, jnp.zeros(x.shape[:2], x.dtype))
 
     def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
         r"""The divergence of `gradient`; `field` must hold second derivatives."""
-        terms = (term.divergence(x, t, cloud, field) for term in self.terms)
-        return sum(terms, jnp.zeros(x.shape[:2], x.dtype))
+        one = lambda term, seen: term.divergence(x, t, cloud, seen)
+        return self._sum(one, field, jnp.zeros(x.shape[:2], x.dtype))
 
     def circulation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
         """The share of `gradient` that is none: minus the velocities that no energy gives."""
@@ -107,18 +109,23 @@ class Energy(eqx.Module):
 
     def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
         r"""$f$ at x, where $F[\rho] = E_\rho[f]$."""
-        terms = (term.local(x, t, cloud, field) for term in self.terms)
-        return sum(terms, jnp.zeros(x.shape[:2], x.dtype))
+        one = lambda term, seen: term.local(x, t, cloud, seen)
+        return self._sum(one, field, jnp.zeros(x.shape[:2], x.dtype))
 
     def functional(self, t: Array, cloud: Cloud, field: Field) -> Float[Array, " s"]:
         r"""$F[\rho]$ (eq:functional, with the factor 1/2); `field` is taken at the centres."""
-        terms = (term.functional(t, cloud, field) for term in self.terms)
-        return sum(terms, jnp.zeros(t.shape, cloud.centres.dtype))
+        one = lambda term, seen: term.functional(t, cloud, seen)
+        return self._sum(one, field, jnp.zeros(t.shape, cloud.centres.dtype))
+
+    def _sum(self, one: Callable[[Term, Field], Array], field: Field, zero: Array) -> Array:
+        """The sum over terms; only those that read the density are shown it."""
+        return sum((one(term, _shown(term, field)) for term in self.terms), zero)
 
     @property
     def diffusion(self) -> Scalar:
-        """The sum of the entropy coefficients, internal units."""
-        return sum((term.beta for term in self.only(Entropy)), jnp.zeros(()))
+        """The sum of the coefficients of noise, internal units."""
+        found = (term.diffusion for term in self.terms)
+        return sum((beta for beta in found if beta is not None), jnp.zeros(()))
 
     # The user's units.
 
@@ -198,6 +205,19 @@ def _settings(term: Term) -> tuple[str, ...]:
     return (", ".join(f"{name} = {value}" for name, value in given),)
 
 
+def _shown(term: Term, field: Field) -> Field:
+    if term.reads_density:
+        return field
+    name = type(term).__name__
+    words = f"{name} does not say that it reads the density: set reads_density = True in its class"
+    return Field(words)
+
+
+def density_for(energy: Energy, rho: KDE, x: Float[Array, "m d"]) -> Field:
+    """What the terms of an energy may ask about a density at x: nothing, where none reads it."""
+    return rho.field(x) if energy.needs_density else Field()
+
+
 def at_one(function: Any, x: Array, t: Scalar, rho: KDE, field: Field) -> Array:
     """One of an energy's stacked functions, for a single marginal."""
     stacked = jax.tree.map(lambda a: a[None], field)
@@ -207,7 +227,7 @@ def at_one(function: Any, x: Array, t: Scalar, rho: KDE, field: Field) -> Array:
 @eqx.filter_jit
 def velocity(energy: Energy, x: Array, t: Scalar, rho: KDE) -> Float[Array, "m d"]:
     """The energy's velocity at x in internal units."""
-    return -at_one(energy.gradient, x, t, rho, rho.field(x))
+    return -at_one(energy.gradient, x, t, rho, density_for(energy, rho, x))
 
 
 @eqx.filter_jit

@@ -6,23 +6,26 @@ $$\partial_t\rho + \nabla\cdot(\rho v) = g\rho .$$
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 from scipy.spatial import KDTree
 
 from stitchflow._curve import Curve
 from stitchflow._intervals import Intervals
 from stitchflow._networks import MLP, GrowthRate
 from stitchflow._observations import Observations
+from stitchflow._parts import Part
 from stitchflow._types import Scalar, as_cloud, check_count, check_hidden, check_number
 
 
-class Growth(eqx.Module):
+class Growth(eqx.Module, Part):
     r"""Settings of a learned growth rate; `Stitching(growth=Growth())` turns it on.
 
     Particles carry mass, $\dot w_i = g(x_i, t)\,w_i$. The total mass must follow the counts of the
@@ -63,6 +66,29 @@ class Growth(eqx.Module):
         return self.masses * apart + self.weight * size
 
 
+@dataclass(frozen=True, eq=False)
+class NearbyRate:
+    """A rate at any place: the mean of the `rates` of the nearest `neighbours` of some `cells`."""
+
+    cells: Float[np.ndarray, "n d"]
+    rates: Float[np.ndarray, " n"]
+    neighbours: int
+
+    @cached_property
+    def _tree(self) -> KDTree:
+        return KDTree(self.cells)
+
+    def _near(self, point: np.ndarray) -> np.ndarray:
+        k = self.neighbours
+        found = self._tree.query(np.asarray(point, np.float64), k)[1]
+        shape = (*np.shape(point)[:-1], k)
+        return self.rates[np.reshape(found, shape)].mean(axis=-1).astype(np.float32)
+
+    def __call__(self, point: Array) -> Array:
+        shape = jax.ShapeDtypeStruct(point.shape[:-1], jnp.float32)
+        return jax.pure_callback(self._near, shape, point, vmap_method="broadcast_all")
+
+
 def growth_prior(
     x: Any, proliferation: Any, apoptosis: Any, *, rate: float = 1.0, neighbours: int = 10
 ) -> Callable:
@@ -78,15 +104,4 @@ def growth_prior(
             raise ValueError(f"{name} must be one finite number per cell ({len(cells)},)")
     k = min(check_count(neighbours, "neighbours"), len(cells))
     standard = [(score - score.mean()) / (score.std() + 1e-12) for score in scores]
-    rates = check_number(rate, "rate") * (standard[0] - standard[1])
-    tree = KDTree(cells)
-
-    def near(point: np.ndarray) -> np.ndarray:
-        found = tree.query(np.asarray(point, np.float64), k)[1]
-        return rates[np.reshape(found, (*np.shape(point)[:-1], k))].mean(axis=-1).astype(np.float32)
-
-    def prior(point: Array) -> Array:
-        shape = jax.ShapeDtypeStruct(point.shape[:-1], jnp.float32)
-        return jax.pure_callback(near, shape, point, vmap_method="broadcast_all")
-
-    return prior
+    return NearbyRate(cells, check_number(rate, "rate") * (standard[0] - standard[1]), k)

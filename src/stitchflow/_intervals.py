@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from stitchflow._curve import Curve, hermite
+from stitchflow._parts import Part
 
 
 class Intervals(NamedTuple):
@@ -93,7 +94,7 @@ class Draws(NamedTuple):
         return Draws(some, widths[some][None] * noise, weights)
 
 
-class Scheme(eqx.Module):
+class Scheme(eqx.Module, Part):
     """A rule that discretises an interval: the places in it whose gradients are averaged."""
 
     places: ClassVar[tuple[float, ...]]

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import platform
+from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
@@ -20,9 +21,10 @@ from stitchflow._feature_terms import FeatureInteraction, FeaturePotential
 from stitchflow._files import only_writer, write_together
 from stitchflow._flow_curve import SHAPES
 from stitchflow._growth import Growth
-from stitchflow._method import Fit, Packed
+from stitchflow._method import Fit, Method, Packed
 from stitchflow._methods import METHODS
-from stitchflow._packing import TERMS
+from stitchflow._packing import upgraded
+from stitchflow._parts import PACKAGE, built_in, handed, name_of, same_name
 from stitchflow._run_state import (
     ARRAYS,
     FORMAT,
@@ -69,8 +71,18 @@ def write_run(fit: Fit, folder: Path) -> None:
     write_together({folder / ARRAYS: content, folder / HEADER: text})
 
 
-def load(path: Any, *, energy: Energy | Term | None = None) -> Fit:
-    """Open a saved run. `energy` is needed only where it held functions of your own."""
+def load(
+    path: Any,
+    *,
+    energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
+) -> Fit:
+    """Open a saved run. A run holds no code, so what was your own is handed over again.
+
+    `parts` maps the name of a class or a function of your own, as the error that asks for it says,
+    to that class or function: `parts={"lab.Capped": Capped}`. Settings come from the run. An
+    `energy` that holds functions may be handed over whole instead; it must be the one of the fit.
+    """
     folder = Path(path)
     found = whole_model(folder)
     try:
@@ -78,7 +90,7 @@ def load(path: Any, *, energy: Energy | Term | None = None) -> Fit:
     except ValueError as error:
         raise ValueError(f"{folder / ARRAYS} cannot be read: {error}") from None
     try:
-        return from_plain(found.header, arrays, energy)
+        return from_plain(found.header, arrays, energy, parts)
     except ValueError as error:
         raise ValueError(f"{folder / HEADER}: {error}") from None
 
@@ -100,6 +112,7 @@ def plain(fit: Fit) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     header = {
         "format": FORMAT,
         "method": fit.method.name,
+        "class": name_of(type(fit.method)),
         "status": {"ok": fit.status.ok, "message": fit.status.message},
         "steps": fit.steps,
         "seconds": fit.seconds,
@@ -113,9 +126,14 @@ def plain(fit: Fit) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def from_plain(
-    header: dict[str, Any], arrays: dict[str, np.ndarray], energy: Energy | Term | None = None
+    header: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
 ) -> Fit:
     """The fit that `plain` described, or a `ValueError` about what is wrong with it."""
+    if not isinstance(parts, Mapping | None):
+        raise TypeError(f"parts must map names to classes or functions, got {parts!r}")
     energy = Energy((energy,)) if isinstance(energy, Term) else energy
     history = {n.split("/", 1)[1]: a for n, a in arrays.items() if n.startswith("history/")}
     model = {n: a for n, a in arrays.items() if not n.startswith("history/")}
@@ -123,11 +141,12 @@ def from_plain(
         if array.dtype.kind not in "iuf" or array.ndim != 1:
             raise ValueError(f"the stored history of {name} is not a column of numbers")
     try:
-        kind = type(METHODS[header["method"]]())
+        header, parts = upgraded(header), parts or {}
+        kind = _method_of(header, parts)
         _check_sizes(header, kind, sum(array.size for array in model.values()))
         for name, array in model.items():
             _check_finite(name, array)
-        method, flow, energy = kind.unpack(Packed(header, model), energy)
+        method, flow, energy = kind.unpack(Packed(header, model, parts), energy)
         return Fit(
             method=method,
             flow=flow,
@@ -146,6 +165,21 @@ def from_plain(
         raise ValueError(f"not a valid run header: {error!r}") from None
 
 
+def _method_of(header: dict[str, Any], parts: Mapping[str, Any]) -> type[Method]:
+    """The class of the method: the one of that name, unless the run was of another class."""
+    name = header["method"]
+    known = type(METHODS[name]()) if name in METHODS else None
+    stored = header.get("class", None if known is None else name_of(known))  # absent before 3
+    if known is not None and same_name(name_of(known), stored):
+        return known
+    if stored is None or stored.startswith(f"{PACKAGE}."):
+        raise ValueError(f"not a valid run header: {stored} is no method called {name!r}")
+    own = handed(stored, parts)
+    if not (isinstance(own, type) and issubclass(own, Method)):
+        raise ValueError(f"parts: {stored} must be the class of a method, got {own!r}")
+    return own
+
+
 def _check_finite(name: str, array: np.ndarray) -> None:
     """A bound may be infinite where there is none, a coefficient is zero at minus infinity."""
     if array.dtype.kind != "f" or np.isfinite(array).all():
@@ -162,8 +196,7 @@ def _check_sizes(header: dict[str, Any], method: type, stored: int) -> None:
     settings = _defaults(method) | header.get("settings", {})
     growth = _defaults(Growth) | settings["growth"] if settings.get("growth") else {}
     entries = header.get("energy", ())
-    own = [TERMS[e["class"]]().settings if e["class"] in TERMS else {} for e in entries]
-    terms = [defaults | entry for defaults, entry in zip(own, entries, strict=True)]
+    terms = [_declared(entry) for entry in entries]
     networks = dim + len(header.get("knots", ())) ** 2
     networks += sum(_networks(part, dim) for part in (settings, growth, *terms))
     filled = sum(_features(term, dim) for term in terms)
@@ -172,6 +205,12 @@ def _check_sizes(header: dict[str, Any], method: type, stored: int) -> None:
         filled += check_count(settings["layers"], "layers") * one
     if networks > UNSTORED + 4 * stored or filled > stored:
         raise ValueError(f"it declares a model of {networks + filled:,} numbers, stores {stored:,}")
+
+
+def _declared(entry: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a term, with its name and with those that a header may leave out."""
+    kind = None if entry["functions"] else built_in(entry["class"], Term)
+    return {} if kind is None else {"class": kind, **kind().settings, **entry["settings"]}
 
 
 def _defaults(kind: type) -> dict[str, Any]:
@@ -194,9 +233,9 @@ def _perceptron(inputs: int, hidden: Any, outputs: int) -> int:
 def _features(term: dict[str, Any], dim: int) -> int:
     """As many numbers as the features of a term hold, but for a few products of coordinates."""
     count = lambda name, least=1: check_count(term[name], name, least)
-    if term["class"] == FeatureInteraction.__name__:
+    if term.get("class") is FeatureInteraction:
         return 2 * count("centres")
-    if term["class"] != FeaturePotential.__name__:
+    if term.get("class") is not FeaturePotential:
         return 0
     places = count("degree") * dim + count("centres")
     return count("centres") * dim + places * (count("time_degree", 0) + 1)

@@ -53,7 +53,7 @@ class JKOMethod(Driven):
     def unpack(
         cls, packed: Packed, energy: Energy | None = None
     ) -> tuple[Method, Flow, Energy | None]:
-        given = energy_from(packed.header["energy"]) if energy is None else energy
+        given = energy_from(packed.header["energy"], packed.parts, energy)
         method, flow, ready = super().unpack(packed, given)
         assert isinstance(method, cls)
         return replace(method, energy=given), flow, ready
@@ -62,7 +62,8 @@ class JKOMethod(Driven):
 class Marginals(eqx.Module):
     """The individuals of every snapshot in internal units, padded, with their kernel density.
 
-    `field` holds log density and score at each individual, itself left out.
+    `field` holds log density and score at each individual, itself left out, or nothing where no
+    term of the energy reads them.
     """
 
     points: Float[Array, "t n d"]
@@ -83,7 +84,7 @@ class Marginals(eqx.Module):
             if densities:
                 widths[k] = leave_one_out_bandwidth([here], rng)
         centres, masses = jnp.asarray(points, float), jnp.asarray(weights, float)
-        field = Field(jnp.zeros(shape), jnp.zeros(points.shape), None)
+        field = Field()
         if densities:
             widths = np.maximum(widths, 1e-3)
             field = _densities(centres, jnp.asarray(widths, float), jnp.log(masses))
@@ -109,7 +110,7 @@ class Marginals(eqx.Module):
         total = weights.sum(axis=1, keepdims=True)
         # All that are drawn may weigh nothing.
         weights = jnp.where(total > 0.0, weights / jnp.maximum(total, 1e-30), 1.0 / rows.shape[1])
-        field = Field(one(self.field.log_density), many(self.field.score), None)
+        field = jax.tree.map(lambda a: one(a) if a.ndim == 2 else many(a), self.field)
         return rows, Cloud(many(self.points), weights), field
 
 

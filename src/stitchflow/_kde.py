@@ -7,7 +7,7 @@ into blocks of queries when it would not fit comfortably in memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -38,14 +38,52 @@ def in_blocks(function: Callable, queries: Any, n: int) -> Any:
     return jax.lax.map(one, queries, batch_size=rows)
 
 
-class Field(NamedTuple):
-    """What one pass over the pairs yields at the query points (of one marginal or of several)."""
+class Field(eqx.Module):
+    """What one pass over the pairs yields at the query points (of one marginal or of several).
 
-    log_density: Float[Array, "*s m"]
-    score: Float[Array, "*s m d"]
-    velocity: Float[Array, "*s m d"] | None
-    laplacian: Float[Array, "*s m"] | None = None  # of the log density
-    rate: Float[Array, "*s m"] | None = None  # of the log density in time, by transport
+    A field holds the parts that were computed; asking for another one is an error that says
+    `why` it is missing, so that nothing ever stands in for a density that nobody knows.
+    """
+
+    parts: dict[str, Array]
+    why: str = eqx.field(static=True)
+
+    def __init__(self, why: str = "it was not computed", /, **parts: Array):
+        self.parts, self.why = parts, why
+
+    def having(self, **parts: Array) -> Field:
+        """This field with some parts added or replaced."""
+        return Field(self.why, **self.parts | parts)
+
+    def _part(self, name: str) -> Array:
+        if name not in self.parts:
+            raise ValueError(f"the {name} of the density is not known here: {self.why}")
+        return self.parts[name]
+
+    @property
+    def log_density(self) -> Float[Array, "*s m"]:
+        r"""$\log\rho$."""
+        return self._part("log_density")
+
+    @property
+    def score(self) -> Float[Array, "*s m d"]:
+        r"""$\nabla\log\rho$."""
+        return self._part("score")
+
+    @property
+    def velocity(self) -> Float[Array, "*s m d"]:
+        """The kernel-averaged velocity of the centres."""
+        return self._part("velocity")
+
+    @property
+    def laplacian(self) -> Float[Array, "*s m"]:
+        r"""$\Delta\log\rho$."""
+        return self._part("laplacian")
+
+    @property
+    def rate(self) -> Float[Array, "*s m"]:
+        r"""$\partial_t\log\rho$ by transport."""
+        return self._part("rate")
 
 
 def over_stations(function: Callable, m: int, n: int, *stacked: Array) -> Any:
@@ -129,8 +167,8 @@ class KDE(eqx.Module):
             wanted.append(velocities)
         averages = jnp.split(kernels @ jnp.concatenate(wanted, 1) / total, len(wanted), axis=1)
         score = averages[1] - x * averages[0]
-        velocity = averages[2] if velocities is not None else None
-        return Field((top + jnp.log(total))[:, 0], score, velocity)
+        moving = {} if velocities is None else {"velocity": averages[2]}
+        return Field(log_density=(top + jnp.log(total))[:, 0], score=score, **moving)
 
     def field(self, x: Float[Array, "m d"], velocities: Float[Array, "n d"] | None = None) -> Field:
         r"""Log density, score and kernel-averaged velocity at any points, in one pass.
@@ -149,11 +187,11 @@ class KDE(eqx.Module):
         n = self.centres.shape[0]
         if n == 1:
             field = self._field(self.centres, velocities, False)
-            return field._replace(score=jnp.zeros_like(self.centres))
+            return field.having(score=jnp.zeros_like(self.centres))
         if n * n > PAIR_BUDGET:
             return self._field_without_self_blocked(velocities)
         field = self._field(self.centres, velocities, True)
-        return field._replace(log_density=field.log_density - jnp.log1p(-self.weights))
+        return field.having(log_density=field.log_density - jnp.log1p(-self.weights))
 
     def moving_field(
         self, x: Float[Array, "m d"], velocities: Float[Array, "n d"], without_self: bool = False
@@ -181,7 +219,9 @@ class KDE(eqx.Module):
             if alone:
                 log_density -= jnp.log1p(-self.weights)
             rate = (q * va).sum(1) - vb[:, 0]
-            return Field(log_density, score, v, steepness - (score**2).sum(1), rate)
+            laplacian = steepness - (score**2).sum(1)
+            known = {"log_density": log_density, "score": score, "laplacian": laplacian}
+            return Field(velocity=v, rate=rate, **known)
 
         return block(x) if alone else in_blocks(block, x, n)
 

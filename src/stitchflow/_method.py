@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,10 +133,14 @@ class Fit:
 
 
 class Packed(NamedTuple):
-    """What a method writes into a run directory: plain JSON and plain arrays, never code."""
+    """What a method writes into a run directory: plain JSON and plain arrays, never code.
+
+    `parts` are those of the user's own, by name, that were handed over to open it again.
+    """
 
     header: dict[str, Any]
     arrays: dict[str, np.ndarray]
+    parts: Mapping[str, Any] = MappingProxyType({})
 
 
 class Method(ABC):

@@ -17,6 +17,7 @@ import optax
 from jaxtyping import Array
 
 from stitchflow._checkpoint import Checkpoint
+from stitchflow._parts import Part
 from stitchflow._progress import tqdm
 from stitchflow._status import Status
 from stitchflow._types import LARGEST, check_count, check_number
@@ -24,7 +25,7 @@ from stitchflow.tracking import tell
 
 
 @dataclass(frozen=True)
-class Optimiser:
+class Optimiser(Part):
     """Adam with a cosine-decayed rate and clipped gradients.
 
     `steps=None` leaves the number to the method. `patience` stops a fit whose loss has not

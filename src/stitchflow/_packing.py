@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -10,60 +11,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stitchflow import _consistency, _divergence, _growth, _intervals, _residual
-from stitchflow._density_residual import DensityResidual
-from stitchflow._dissipation import DissipationResidual
 from stitchflow._energy import Energy
-from stitchflow._feature_terms import FeatureEntropy, FeatureInteraction, FeaturePotential
-from stitchflow._optimise import Optimiser
-from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._spline import Spline
-from stitchflow._terms import Entropy, Potential, Term, changed
+from stitchflow._kde import KDE
+from stitchflow._parts import (
+    PACKAGE,
+    alike,
+    built_in,
+    described,
+    is_built_in,
+    is_own,
+    made,
+    name_of,
+    same_name,
+)
+from stitchflow._terms import Cloud, Term, changed
 from stitchflow._types import check_number
 from stitchflow._units import Units
-from stitchflow._vector_field import VectorField
 
-# The metadata of a setting that is left out while it is None: stored results of methods that did
-# not have it yet still stand for those that do.
-LATER = {"left out while None": True}
-
-# Only these classes are ever made from a file.
-CLASSES: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        Optimiser,
-        _consistency.Consistency,
-        _growth.Growth,
-        Spline,
-        _residual.VelocityResidual,
-        _residual.Mixed,
-        DensityResidual,
-        DissipationResidual,
-        _intervals.Forward,
-        _intervals.Backward,
-        _intervals.Midpoint,
-        _intervals.Trapezoid,
-        _divergence.KL,
-        _divergence.ScoreMatching,
-        _divergence.DenoisingScoreMatching,
-        _divergence.MMD,
-        _divergence.SinkhornDivergence,
-    )
-}
-
-TERMS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        Potential,
-        Entropy,
-        Interaction,
-        VectorKernel,
-        VectorField,
-        FeaturePotential,
-        FeatureInteraction,
-        FeatureEntropy,
-    )
-}
+# How far the pushes of an energy that is handed over again may be from the stored ones, as a share
+# of the largest: other machines add up in another order, other constants differ by more.
+CLOSE = 1e-3
 
 
 def units_from(stored: dict[str, Any]) -> Units:
@@ -71,60 +38,101 @@ def units_from(stored: dict[str, Any]) -> Units:
     return dataclasses.replace(Units(**stored), centre=tuple(stored["centre"]))
 
 
-def settings_of(part: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The fields of a settings object as plain JSON; functions are left out."""
-    entry: dict[str, Any] = {"class": type(part).__name__}
-    for field in dataclasses.fields(part):
-        value = getattr(part, field.name)
-        if value is None and field.metadata == LATER:
-            continue
-        if field.name in leave_out or (callable(value) and type(value).__name__ not in CLASSES):
-            continue
-        entry[field.name] = settings_of(value) if type(value).__name__ in CLASSES else value
-    return entry
-
-
 def plan_of(method: Any) -> dict[str, Any]:
-    """Every setting of a method, to tell whether a run is resumed with the same ones."""
-    settings = {"name": method.name, **settings_of(method, leave_out=("energy",))}
+    """Everything that tells two methods apart, for checkpoints, runs and results.
+
+    Classes of this package go by their bare names here, under which results are stored already.
+    """
+    found = described(method, code=True, leave_out=("energy",))
+    settings = {"name": method.name, **_bare(found)}
     energy = getattr(method, "energy", None)
     if isinstance(energy, Energy):
-        settings["energy"] = [[repr(term), term.settings] for term in energy.terms]
+        settings["energy"] = [_plan_of_term(term) for term in energy.terms]
     return settings
 
 
-def settings_from(kind: type, entry: dict[str, Any]) -> Any:
-    """The settings object of class `kind` that `settings_of` described."""
-    values = {}
-    names = {field.name for field in dataclasses.fields(kind)}
-    for name, value in entry.items():
-        if name == "class":
-            continue
-        if name not in names:
-            raise ValueError(f"{kind.__name__} has no setting {name!r}")
-        if isinstance(value, dict):
-            inner = CLASSES.get(value.get("class", ""))
-            if inner is None:
-                raise ValueError(f"unknown part {value.get('class')!r} for {name}")
-            value = settings_from(inner, value)
-        # JSON has no tuples.
-        values[name] = tuple(value) if isinstance(value, list) else value
-    return kind(**values)
+def _plan_of_term(term: Term) -> list[Any]:
+    known = [repr(term), described(term.settings)["mapping"]]
+    return [*known, described(term, code=True)] if holds_code(term) else known
+
+
+def _bare(entry: Any) -> Any:
+    if isinstance(entry, list):
+        return [_bare(value) for value in entry]
+    if not isinstance(entry, dict):
+        return entry
+    bare = {key: _bare(value) for key, value in entry.items()}
+    if "class" in bare:
+        bare["class"] = bare["class"].removeprefix(f"{PACKAGE}.")
+    return bare
+
+
+def own_functions(term: Term) -> dict[str, Any]:
+    """The functions of one's own that a term holds, by the names of its fields."""
+    values = {name: getattr(term, name) for name in term.__dataclass_fields__}
+    return {name: value for name, value in values.items() if is_own(value)}
+
+
+def holds_code(term: Term) -> bool:
+    """Whether files cannot hold all of a term."""
+    return not is_built_in(type(term)) or bool(own_functions(term))
 
 
 def terms_of(energy: Energy) -> list[dict[str, Any]]:
-    """What each term of an energy was made from, as plain JSON; arrays are stored apart."""
+    """What each term of an energy was made from, as plain JSON; arrays are stored apart.
+
+    Of a term that cannot be stored whole, `pushes` tell what it does to a few fixed points.
+    """
     entries = []
     for term in energy.terms:
-        own = getattr(term, "units", None) is not None  # only known functions keep units
-        entry = {"class": type(term).__name__, "function": own, **term.settings}
-        entries.append({**entry, "reach": getattr(term, "reach", None)})
+        reach = getattr(term, "reach", None)
+        entry = {
+            "class": name_of(type(term)),
+            "settings": described(term.settings)["mapping"],
+            "functions": {n: name_of(value) for n, value in own_functions(term).items()},
+            "reach": reach if isinstance(reach, float) else None,
+        }
+        if holds_code(term):
+            entry["pushes"] = pushes(term, energy.units)
+        entries.append(entry)
     return entries
 
 
-def energy_from(entries: list[dict[str, Any]]) -> Energy:
-    """The energy that `terms_of` described, without parameters."""
-    return Energy(tuple(_term_from(entry) for entry in entries))
+def energy_from(
+    entries: list[dict[str, Any]], parts: Mapping[str, Any], given: Energy | None = None
+) -> Energy:
+    """The energy that `terms_of` described, without parameters: the one that is given, if it fits.
+
+    Else its terms are made from classes of this package and from `parts`.
+    """
+    if given is None:
+        return Energy(tuple(_term_from(entry, parts) for entry in entries))
+    if len(given.terms) != len(entries):
+        raise ValueError(f"energy should have {len(entries)} terms, got {given!r}")
+    for term, entry in zip(given.terms, entries, strict=True):
+        own, stored = described(term.settings)["mapping"], entry["settings"]
+        # Settings that only one of them has are of other versions, or of no effect.
+        differ = [name for name in own if name in stored and not alike(own[name], stored[name])]
+        if not same_name(name_of(type(term)), entry["class"]) or differ:
+            words = f"energy should have {entry['class']} with {stored}"
+            raise ValueError(f"{words}, got {name_of(type(term))} with {own}")
+    return given
+
+
+def _term_from(entry: dict[str, Any], parts: Mapping[str, Any]) -> Term:
+    kind, functions = built_in(entry["class"], Term), entry["functions"]
+    own = [*functions.values(), *([] if kind else [entry["class"]])]
+    if missing := [name for name in own if name not in parts]:
+        raise ValueError(
+            f"the fit's energy holds a function of your own ({', '.join(missing)}), which is never "
+            "stored: pass the same energy again by energy=..., or what it is made of by parts="
+            f"{{{', '.join(f'{name!r}: ...' for name in missing)}}}"
+        )
+    kind = parts[entry["class"]] if kind is None else kind
+    if isinstance(kind, Term):
+        return energy_from([entry], parts, Energy((kind,))).terms[0]
+    held = {field: parts[name] for field, name in functions.items()}
+    return kind(**made({"mapping": entry["settings"]}, parts), **held)
 
 
 def ready_energy(energy: Energy, entries: list[dict[str, Any]], units: Units) -> Energy:
@@ -139,14 +147,62 @@ def ready_energy(energy: Energy, entries: list[dict[str, Any]], units: Units) ->
     return Energy(terms, units)
 
 
-def _term_from(entry: dict[str, Any]) -> Term:
-    if entry["function"] or entry["class"] not in TERMS:
-        raise ValueError(
-            f"the fit's energy holds a function of your own ({entry['class']}), which is never "
-            "stored: pass the same one again by energy=..."
+def pushes(term: Term, units: Units | None) -> list[float | None]:
+    """What a term with parameters does to a few fixed points, each along a fixed direction."""
+    assert units is not None, "the energy has no parameters yet"
+    rng = np.random.default_rng(0)
+    x, along = (jnp.asarray(rng.normal(size=(2, 6, units.dim)), float) for _ in range(2))
+    field = jax.vmap(lambda c: KDE.uniform(c).field(c))(x)
+    cloud, times = Cloud(x, jnp.full(x.shape[:2], 1.0 / 6.0)), jnp.asarray([0.25, 0.75], float)
+    found = (Energy((term,)).gradient(x, times, cloud, field) * along).sum(axis=-1)
+    return [value if np.isfinite(value) else None for value in np.ravel(found).tolist()]
+
+
+def check_pushes(energy: Energy, entries: list[dict[str, Any]]) -> None:
+    """Refuse functions that are handed over and do something else than those that were fitted."""
+    for term, entry in zip(energy.terms, entries, strict=True):
+        if entry.get("pushes") is None:
+            continue
+        stored, found = (
+            np.array([np.nan if value is None else float(value) for value in values])
+            for values in (entry["pushes"], pushes(term, energy.units))
         )
-    extra = {k: v for k, v in entry.items() if k not in ("class", "function", "reach")}
-    return TERMS[entry["class"]](**{k: tuple(v) if k == "hidden" else v for k, v in extra.items()})
+        size = np.max(np.abs(stored), initial=0.0, where=np.isfinite(stored))
+        if not np.allclose(stored, found, rtol=CLOSE, atol=CLOSE * size, equal_nan=True):
+            raise ValueError(
+                f"{entry['class']} does not do what the fitted one did, so its functions or "
+                f"constants are others: pushes of {stored[:3]} were stored, got {found[:3]}"
+            )
+
+
+def upgraded(header: dict[str, Any]) -> dict[str, Any]:
+    """A header of format 1 or 2 as one of format 3: names of classes, settings of terms apart."""
+    if header.get("format") == 3:
+        return header
+    own = {"class", "function", "reach"}
+    terms = [
+        {
+            "class": _named(entry["class"], Term),
+            "settings": {key: value for key, value in entry.items() if key not in own},
+            "functions": {"function": "a function without a name"} if entry["function"] else {},
+            "reach": entry["reach"],
+        }
+        for entry in header.get("energy", ())
+    ]
+    settings = _full(header.get("settings", {}))
+    return header | {"settings": settings} | ({"energy": terms} if "energy" in header else {})
+
+
+def _named(name: Any, base: type) -> Any:
+    full = f"{PACKAGE}.{name}"
+    return full if built_in(full, base) else name
+
+
+def _full(entry: Any) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    named = {key: _full(value) for key, value in entry.items()}
+    return named | {"class": f"{PACKAGE}.{named['class']}"} if "class" in named else named
 
 
 def named_arrays(model: Any) -> dict[str, np.ndarray]:

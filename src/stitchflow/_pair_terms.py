@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._kde import Field, in_blocks, over_stations
 from stitchflow._networks import MLP, Chebyshev, PolarSeries
-from stitchflow._terms import Cloud, Positive, Term, changed, check_function, held
+from stitchflow._terms import Cloud, Positive, Term, changed, check_function, held, shape_of
 from stitchflow._types import Scalar, check_hidden
 from stitchflow._units import Units
 
@@ -56,7 +56,7 @@ class Interaction(Term):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"radial": self.radial, "hidden": self.hidden}
+        return {"radial": self.radial, **shape_of(self)}
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Interaction:
         function, own_units = self.function, units
@@ -170,7 +170,7 @@ class VectorKernel(Term):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"hidden": self.hidden}
+        return shape_of(self)
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> VectorKernel:
         d, function, own_units = cloud.shape[1], self.function, units

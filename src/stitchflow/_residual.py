@@ -18,10 +18,11 @@ from stitchflow._curve import Curve
 from stitchflow._energy import Energy
 from stitchflow._intervals import Draws, Intervals, Midpoint, Scheme
 from stitchflow._kde import Field, over_stations
+from stitchflow._parts import Part
 from stitchflow._types import Scalar, check_count, check_number
 
 
-class Residual(eqx.Module):
+class Residual(eqx.Module, Part):
     """A number that is zero where the curve moves as the energy says; residuals add with `+`."""
 
     @abstractmethod
@@ -204,11 +205,8 @@ class VelocityResidual(Pointwise):
         def gradient(place: float) -> Float[Array, "i n d"]:
             times, centres, logits = intervals.at(place)
             n = centres.shape[1]
-            if energy.needs_density:
-                fields = over_stations(field, n, n, centres, logits)
-            else:
-                zero = jnp.zeros_like(centres)
-                fields = Field(zero[..., 0], zero, None)
+            known = energy.needs_density
+            fields = over_stations(field, n, n, centres, logits) if known else Field()
             return energy.gradient(centres, times, curve.cloud(centres, logits), fields)
 
         slope = self.scheme.average(gradient) / self.kinetic
@@ -232,7 +230,6 @@ class VelocityResidual(Pointwise):
             x = centres[:, some] + offset
             at = lambda c, w, v, y: curve.kde(c, w).field(y, v)
             fields = over_stations(at, len(some), n, centres, logits, velocities[place], x)
-            assert fields.velocity is not None
             cloud = curve.cloud(centres, logits, some)
             slope = energy.gradient(x, times, cloud, fields) / self.kinetic
             return fields.velocity + slope, slope

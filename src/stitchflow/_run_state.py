@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 
 from stitchflow._files import LOCK, partial_of, read_file, read_json, write_partial
 
-# Format 2 seals the header with its own hash; files of format 1 are read too.
-FORMAT, READ = 2, (1, 2)
+# Format 2 seals the header with its own hash. Format 3 names classes in full, holds the names and
+# settings of parts of the user's own, and tells what the energy's functions do.
+FORMAT, READ = 3, (1, 2, 3)
 HEADER, ARRAYS = "header.json", "arrays.npz"
 PLAN, SPLIT, REPORT = "plan.json", "split.npz", "report.html"
 CHECKPOINT = "checkpoint.npz"
@@ -90,7 +91,7 @@ def read_header(path: Path) -> dict[str, Any]:
 
 def check_format(found: Any, place: str) -> None:
     if found not in READ:
-        listed = " and ".join(map(str, READ))
+        listed = f"{', '.join(map(str, READ[:-1]))} and {READ[-1]}"
         raise ValueError(f"{place} has format {found!r}; this version reads {listed}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import diffrax
 import equinox as eqx
@@ -12,8 +13,8 @@ import lineax
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._energy import Energy, at_one
-from stitchflow._kde import KDE, Field, silverman
+from stitchflow._energy import Energy, at_one, density_for
+from stitchflow._kde import KDE, silverman
 from stitchflow._pair_terms import VectorKernel
 from stitchflow._types import Scalar
 
@@ -77,23 +78,22 @@ def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array,
         slope = max(2.0 * steps * STABLE / gap, end if np.isfinite(end) else 0.0)
 
 
-def _cloud(x: Array, log_weights: Array) -> KDE:
-    return KDE(x, silverman(x, jax.nn.softmax(log_weights)), log_weights)
+def _velocity(energy: Energy, x: Array, log_weights: Array, t: Any) -> Float[Array, "n d"]:
+    """What an energy does to a cloud whose own kernel density stands for the marginal."""
+    rho = KDE(x, silverman(x, jax.nn.softmax(log_weights)), log_weights)
+    return -at_one(energy.gradient, x, t, rho, density_for(energy, rho, x))
 
 
 @eqx.filter_jit
 def _sde(
     energy: Energy, x: Array, log_weights: Array, t0: Scalar, t1: Scalar, steps: Array, key: Array
 ) -> Float[Array, "n d"]:
-    def drift(t, y, _):
-        rho = _cloud(y, log_weights)
-        return at_one(energy.drift, y, t, rho, rho.field(y))
-
+    drifting = energy.without_noise
     noise = jnp.sqrt(2.0 * energy.diffusion)
     spread = lineax.DiagonalLinearOperator(jnp.broadcast_to(noise, x.shape))
     path = diffrax.UnsafeBrownianPath(jax.ShapeDtypeStruct(x.shape, x.dtype), key)
     terms = diffrax.MultiTerm(
-        diffrax.ODETerm(drift),
+        diffrax.ODETerm(lambda t, y, _: _velocity(drifting, y, log_weights, t)),
         diffrax.ControlTerm(lambda t, y, _: spread, path),
     )
     solution = diffrax.diffeqsolve(
@@ -114,16 +114,11 @@ def _sde(
 
 @eqx.filter_jit
 def _ode(energy: Energy, x: Array, log_weights: Array, times: Array) -> Float[Array, "t n d"]:
-    def velocity(t, y, _):
-        rho = _cloud(y, log_weights)
-        field = rho.field(y) if energy.needs_density else Field(y[:, 0], y, None)
-        return -at_one(energy.gradient, y, t, rho, field)
-
     tolerance = 1e-4 if x.dtype == jnp.float32 else 1e-8
     # At a crease of the energy no step is small enough: smaller ones than this are never tried.
     least = jnp.abs(times[-1] - times[0]) * SHORTEST
     solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(velocity),
+        diffrax.ODETerm(lambda t, y, _: _velocity(energy, y, log_weights, t)),
         diffrax.Tsit5(),
         times[0],
         times[-1],
@@ -153,8 +148,7 @@ def _steepness(energy: Energy, x: Array, log_weights: Array, t: Scalar, most: in
     direction = jax.random.normal(jax.random.key(0), some.shape, some.dtype)
 
     def drift(y: Array) -> Array:
-        rho = _cloud(y, weights)
-        return at_one(energy.drift, y, t, rho, rho.field(y))
+        return _velocity(energy.without_noise, y, weights, t)
 
     def image(v: Array) -> Array:
         return jnp.where(asked, jax.jvp(drift, (some,), (jnp.where(asked, v, 0.0),))[1], 0.0)

@@ -11,10 +11,11 @@ from jaxtyping import Array, Float, Int
 from scipy.interpolate import CubicSpline
 
 from stitchflow._curve import Curve, hermite, node_times
+from stitchflow._parts import Part
 from stitchflow._types import Scalar, check_count
 
 
-class Spline(eqx.Module):
+class Spline(eqx.Module, Part):
     """Smooth paths through `knots` places each; `Stitching(curve=Spline())` turns them on.
 
     Velocities are derivatives of the paths rather than chords. Few knots are stiff paths; None

@@ -36,18 +36,17 @@ from stitchflow._method import Fit, Method, Packed, check_data
 from stitchflow._observations import POOL, Observations
 from stitchflow._optimise import Optimiser, Optimum
 from stitchflow._packing import (
-    LATER,
+    check_pushes,
     energy_from,
     named_arrays,
     plan_of,
     ready_energy,
-    settings_from,
-    settings_of,
     stored,
     terms_of,
     units_from,
     with_arrays,
 )
+from stitchflow._parts import LATER, described, made
 from stitchflow._residual import Residual, VelocityResidual
 from stitchflow._sharding import Devices
 from stitchflow._snapshots import Snapshots
@@ -205,7 +204,7 @@ class Stitching(Method):
         flow = fit.flow
         assert isinstance(flow, StitchedFlow)
         header = {
-            "settings": settings_of(self, leave_out=("energy",)),
+            "settings": described(self, leave_out=("energy",)),
             "energy": terms_of(flow.energy),
             "units": asdict(flow.units),
             "nodes": flow.curve.times,
@@ -221,9 +220,9 @@ class Stitching(Method):
         header = packed.header
         units = units_from(header["units"])
         entries = header["energy"]
-        energy = energy_from(entries) if energy is None else energy
+        energy = energy_from(entries, packed.parts, energy)
         ready = ready_energy(energy, entries, units)
-        method = replace(settings_from(cls, header["settings"]), energy=energy)
+        method = replace(made(header["settings"], packed.parts, cls), energy=energy)
         arrays = packed.arrays
         smooth = method.curve is not None
         kind = partial(SplineCurve, knots=tuple(header["knots"])) if smooth else Curve
@@ -237,6 +236,7 @@ class Stitching(Method):
         if curve.particles.shape[2] != units.dim:
             raise ValueError(f"particles and units differ in their dimensions ({units.dim})")
         curve, ready = with_arrays((curve, ready), arrays)
+        check_pushes(ready, entries)
         return method, StitchedFlow(curve, ready, units), ready
 
     def loss(

@@ -19,6 +19,8 @@ from jaxtyping import Array, Float, Int
 
 from stitchflow._kde import Field
 from stitchflow._networks import MLP
+from stitchflow._parts import Part, is_own
+from stitchflow._status import NotAvailable
 from stitchflow._types import Scalar, check_hidden, check_number
 from stitchflow._units import Units
 
@@ -54,10 +56,17 @@ class Cloud(NamedTuple):
         return (self.weights * values).sum(axis=1)
 
 
-class Term(eqx.Module):
-    """One summand of the energy. `init` gives it parameters and the units it lives in."""
+class Term(eqx.Module, Part):
+    """One summand of the energy. `init` gives it parameters and the units it lives in.
+
+    Three statements of its class tell everybody who moves individuals what it needs. Each has the
+    value that is never wrong, only refused or slow: a term that reads `field` without saying so is
+    refused, and one that says nothing of others is given all of them.
+    """
 
     is_gradient: ClassVar[bool] = True  # whether `gradient` is one
+    reads_density: ClassVar[bool] = False  # whether it looks at `field`
+    sees_others: ClassVar[bool] = True  # whether it looks at `cloud` or at `field`
 
     @abstractmethod
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Term:
@@ -71,7 +80,8 @@ class Term(eqx.Module):
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
         r"""$\nabla\,\delta F/\delta\rho$ at x (s, m, d), or minus a non-gradient velocity.
 
-        `field` holds log density and score of the marginals at x, so that terms share one pass.
+        `field` holds log density and score of the marginals at x, so that terms share one pass;
+        only a term that `reads_density` may ask for them.
         """
 
     @abstractmethod
@@ -81,7 +91,13 @@ class Term(eqx.Module):
         r"""$\delta F/\delta\rho$ at x."""
 
     def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
-        r"""$f$ at x, where this term's share of the energy is $E_\rho[f]$; zero if it has none."""
+        r"""$f$ at x, where this term's share of the energy is $E_\rho[f]$.
+
+        Zero for a velocity that no energy gives; any other term has to write it.
+        """
+        if self.is_gradient:
+            reason = "it does not say its share of the energy: write `local` in its class"
+            raise NotAvailable(type(self).__name__, "for the value of the energy", reason)
         return jnp.zeros(x.shape[:2], x.dtype)
 
     def functional(self, t: Array, cloud: Cloud, field: Field) -> Float[Array, " s"]:
@@ -89,10 +105,22 @@ class Term(eqx.Module):
         return cloud.mean(self.local(cloud.centres, t, cloud, field))
 
     def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
-        r"""$\nabla\cdot$ `gradient` at x, of a term that does not look at `field`."""
+        r"""$\nabla\cdot$ `gradient` at x; a term that reads the density has to write its own."""
+        if self.reads_density:
+            reason = "it reads the density, which changes with x: write `divergence` in its class"
+            raise NotAvailable(type(self).__name__, "for the divergence of its gradient", reason)
         push = jax.linearize(lambda y: self.gradient(y, t, cloud, field), x)[1]
         along = lambda e: (push(jnp.broadcast_to(e, x.shape)) * e[None, None, :]).sum(-1)
         return jax.vmap(along)(jnp.eye(x.shape[2], dtype=x.dtype)).sum(0)
+
+    @property
+    def diffusion(self) -> Scalar | None:
+        r"""$\beta$ where this term is the noise $\sqrt{2\beta}\,dB$ of the SDE (internal units).
+
+        None where it is part of the SDE's drift, as a term that reads the density may be too: it
+        then moves individuals by the score of their kernel density.
+        """
+        return None
 
     @property
     @abstractmethod
@@ -119,6 +147,7 @@ class Potential(Term):
     Potential(known V(x))
     """
 
+    sees_others: ClassVar[bool] = False
     hidden: tuple[int, ...] = eqx.field(static=True)
     time_varying: bool = eqx.field(static=True)
     learn: bool = eqx.field(static=True)
@@ -147,7 +176,7 @@ class Potential(Term):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"hidden": self.hidden, "time_varying": self.time_varying}
+        return {**shape_of(self), "time_varying": self.time_varying}
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Potential:
         function, own_units = self.function, units
@@ -192,6 +221,7 @@ class Entropy(Term):
     `beta` is in the user's units; None starts from a small value for the data's scale.
     """
 
+    reads_density: ClassVar[bool] = True
     start: float | None = eqx.field(static=True)
     learn: bool = eqx.field(static=True)
     coefficient: Positive | None
@@ -218,6 +248,10 @@ class Entropy(Term):
         assert self.coefficient is not None, "term is not initialised"
         return self.coefficient()
 
+    @property
+    def diffusion(self) -> Scalar:
+        return self.beta
+
     def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         return self.beta * (field.log_density + 1.0)
 
@@ -225,7 +259,6 @@ class Entropy(Term):
         return self.beta * field.score
 
     def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
-        assert field.laplacian is not None, "the field has no second derivatives"
         return self.beta * field.laplacian
 
     def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
@@ -239,6 +272,7 @@ class InternalEnergy(Term):
     $\partial_t\rho = \Delta\rho^m$ has `U = lambda r: r**m / (m - 1)`.
     """
 
+    reads_density: ClassVar[bool] = True
     U: Callable
     learn: bool = eqx.field(static=True)
     coefficient: Positive | None
@@ -278,7 +312,6 @@ class InternalEnergy(Term):
 
     def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         r"""$p\,\Delta\log\rho + \rho\,p'(\rho)\,|\nabla\log\rho|^2$ with $p = \rho\,U''$."""
-        assert field.laplacian is not None, "the field has no second derivatives"
         pressure = lambda r: r * jax.grad(jax.grad(self._internal))(r)
         both = lambda r: (pressure(r), r * jax.grad(pressure)(r))
         p, rise = jax.vmap(jax.vmap(both))(jnp.exp(field.log_density))
@@ -299,6 +332,12 @@ def arity(function: Callable) -> int:
 def check_function(function: Any) -> None:
     if function is not None and not callable(function):
         raise TypeError(f"function must be a JAX function or None, got {function!r}")
+
+
+def shape_of(term: Any) -> dict[str, Any]:
+    """The widths of a network, and `learn` where it is not what it would be anyway."""
+    own = is_own(term.function)
+    return ({} if own else {"hidden": term.hidden}) | ({"learn": own} if term.learn == own else {})
 
 
 def held(function: Any, learn: bool) -> Any:

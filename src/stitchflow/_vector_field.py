@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._kde import Field
 from stitchflow._networks import MLP
-from stitchflow._terms import Cloud, Term, arity, changed, check_function, held
+from stitchflow._terms import Cloud, Term, arity, changed, check_function, held, shape_of
 from stitchflow._types import check_hidden
 from stitchflow._units import Units
 
@@ -29,7 +29,7 @@ class VectorField(Term):
     """
 
     is_gradient: ClassVar[bool] = False
-
+    sees_others: ClassVar[bool] = False
     hidden: tuple[int, ...] = eqx.field(static=True)
     time_varying: bool = eqx.field(static=True)
     divergence_free: bool = eqx.field(static=True)
@@ -62,8 +62,8 @@ class VectorField(Term):
 
     @property
     def settings(self) -> dict[str, Any]:
-        names = ("hidden", "time_varying", "divergence_free")
-        return {name: getattr(self, name) for name in names}
+        names = ("time_varying", "divergence_free")
+        return {**shape_of(self), **{name: getattr(self, name) for name in names}}
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> VectorField:
         if self.function is not None:

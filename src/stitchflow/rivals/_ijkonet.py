@@ -106,12 +106,13 @@ class IJKOnet(JKOMethod):
             ends = jax.vmap(lambda x, t, h: jax.vmap(one(t, h))(x))(
                 before.centres, data.times[chosen], tau
             )
-            logs = density.log_density
+            moved, field = Cloud(ends, before.weights), Field()
             if moving.needs_density:
                 volumes = jax.vmap(lambda x, t, h, k: log_volumes(one(t, h), x, k))
                 keys = jax.random.split(probe, len(chosen))
-                logs = logs - volumes(before.centres, data.times[chosen], tau, keys)
-            moved, field = Cloud(ends, before.weights), Field(logs, jnp.zeros_like(ends), None)
+                logs = volumes(before.centres, data.times[chosen], tau, keys)
+                logs = density.log_density - logs
+                field = Field("a map tells volumes only", log_density=logs)
             way = before.mean(((ends - before.centres) ** 2).sum(axis=-1))
             return (tau * moving.functional(times, moved, field) + 0.5 * way).sum(), ends
 

@@ -91,7 +91,8 @@ class JKOnet(JKOMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.energy.only(Potential)) != len(self.energy.terms):
+        single = len(self.energy.only(Potential)) == len(self.energy.terms)
+        if not single or self.energy.needs_density:
             raise ValueError(f"energy must be a Potential for {self.name}, got {self.energy!r}")
         check_hidden(self.convex_hidden)
         for name, least in (("inner", 1), ("individuals", 2), ("batch", 2)):
@@ -137,7 +138,7 @@ class JKOnet(JKOMethod):
         still = jax.lax.stop_gradient
         ends = jax.vmap(lambda own, x: own(x))(maps, before.centres)
         ways = 0.5 * before.mean(((ends - before.centres) ** 2).sum(axis=-1))
-        moved, unasked = Cloud(ends, before.weights), Field(ends[..., 0], ends, None)
+        moved, unasked = Cloud(ends, before.weights), Field()
         costs = tau * held(energy, False).functional(times, moved, unasked) + ways
         answer = self.answer(energy, still(ends), before, times, tau)
         apart = jax.vmap(lambda x, a, y, b: sinkhorn_divergence(x, a, y, b, self.blur))(
@@ -158,7 +159,7 @@ class JKOnet(JKOMethod):
         """The ends a few descents of the inner problem later: what they owe to the energy."""
 
         def descend(y: Array, _: None) -> tuple[Array, None]:
-            pull = energy.gradient(y, times, before, Field(y[..., 0], y, None))
+            pull = energy.gradient(y, times, before, Field())
             return y - self.inner_rate * (tau[:, None, None] * pull + y - before.centres), None
 
         return jax.lax.scan(descend, ends, None, length=self.inner)[0]

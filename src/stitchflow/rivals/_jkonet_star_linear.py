@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -15,7 +16,6 @@ from stitchflow._driven import Driven
 from stitchflow._energy import Energy
 from stitchflow._feature_terms import FeatureEntropy, FeatureInteraction, FeaturePotential
 from stitchflow._jko import Marginals, origins
-from stitchflow._kde import Field
 from stitchflow._optimise import Optimum
 from stitchflow._pair_terms import Interaction
 from stitchflow._snapshots import Snapshots
@@ -132,9 +132,7 @@ def _designs(energy: Energy, marginals: Marginals, k: Any, rows: Any) -> list[Ar
     """What each term's coefficients do at some individuals of the end of step k."""
     rows, here = jnp.atleast_1d(rows), marginals
     cloud = Cloud(here.points[k + 1][None], here.weights[k + 1][None])
-    field = Field(
-        here.field.log_density[k + 1][rows][None], here.field.score[k + 1][rows][None], None
-    )
+    field = jax.tree.map(lambda a: a[k + 1][rows][None], here.field)
     middle = (0.5 * (here.times[k] + here.times[k + 1]))[None]
     x = here.points[k + 1][rows][None]
     return [term.design(x, middle, cloud, field) for term in energy.terms]  # pyright: ignore

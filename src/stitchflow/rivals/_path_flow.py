@@ -24,12 +24,11 @@ from stitchflow._packing import (
     energy_from,
     named_arrays,
     ready_energy,
-    settings_from,
-    settings_of,
     terms_of,
     units_from,
     with_arrays,
 )
+from stitchflow._parts import described, made
 from stitchflow._simulate import simulate
 from stitchflow._snapshots import Snapshots
 from stitchflow._status import ExtrapolationWarning
@@ -124,7 +123,7 @@ class PathFlow(Method):
         flow = fit.flow
         assert isinstance(flow, NormalizingFlow)
         header = {
-            "settings": settings_of(self),
+            "settings": described(self),
             "energy": terms_of(flow.energy),
             "units": asdict(flow.units),
         }
@@ -136,10 +135,10 @@ class PathFlow(Method):
     ) -> tuple[Method, Flow, Energy | None]:
         header, entries = packed.header, packed.header["energy"]
         units = units_from(header["units"])
-        method = settings_from(cls, header["settings"])
+        method = made(header["settings"], packed.parts, cls)
         shape = np.eye(2, units.dim)
         curve = FlowCurve(shape, method.layers, method.curve_hidden, jax.random.key(0))
-        ready = ready_energy(energy_from(entries) if energy is None else energy, entries, units)
+        ready = ready_energy(energy_from(entries, packed.parts, energy), entries, units)
         curve, ready = with_arrays((curve, ready), packed.arrays)
         return method, NormalizingFlow(curve, ready, units), ready
 
@@ -150,7 +149,7 @@ def velocity_residual(
     r"""$E|v + \nabla\,\delta F/\delta\rho|^2$ at draws of the curve, each at its own time."""
     x, v = curve.moving(z, t)
     at = x[:, None]
-    field = Field(jnp.zeros(at.shape[:2]), curve.score(x, t)[:, None], None)
+    field = Field(score=curve.score(x, t)[:, None])
     alone = Cloud(at, jnp.ones(at.shape[:2]))  # terms of single points do not look at others
     slope = energy.gradient(at, t, alone, field)[:, 0]
     return ((v + slope) ** 2).sum(-1).mean()

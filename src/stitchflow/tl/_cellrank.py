@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -127,6 +127,7 @@ def to_cellrank(
     neighbours: int = 10,
     key_added: str = "stitchflow",
     energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> dict[str, Any]:
     """CellRank's kernels of a fit, by name, their transition matrices computed.
@@ -135,7 +136,7 @@ def to_cellrank(
     observed time with the next by simulation (`draws` a cell, each landing on its nearest
     `neighbours`), `precomputed` does so over half the shortest gap, among cells of all times. They
     need scanpy's neighbours graph, which is computed on the fit's representation where missing.
-    `energy` as in `load`.
+    `energy` and `parts` as in `load`.
 
     >>> kernel = to_cellrank(adata, ["realtime"])["realtime"]       # doctest: +SKIP
     >>> cellrank.estimators.GPCCA(kernel)                            # doctest: +SKIP
@@ -144,7 +145,7 @@ def to_cellrank(
     for name in chosen:
         if name not in KERNELS:
             raise ValueError(f"kernels must be among {', '.join(KERNELS)}; got {name!r}")
-    seen = Cells.of(adata, key_added, energy)
+    seen = Cells.of(adata, key_added, energy, parts)
     check_count(draws, "draws")
     require("cellrank")
     if "connectivities" not in adata.obsp:

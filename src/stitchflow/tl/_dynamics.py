@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -13,8 +13,7 @@ from stitchflow._energy import Energy
 from stitchflow._extras import require
 from stitchflow._flow import StitchedFlow, simulate_in_units
 from stitchflow._method import Fit
-from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._terms import InternalEnergy, Term
+from stitchflow._terms import Term
 from stitchflow._types import KeyLike, as_key, as_times, check_count
 from stitchflow.tl._store import load, params_of
 
@@ -29,8 +28,14 @@ class Cells(NamedTuple):
     weights: np.ndarray | None  # None where all cells count alike
 
     @staticmethod
-    def of(adata: Any, key_added: str, energy: Energy | Term | None) -> Cells:
-        params, fit = params_of(adata, key_added), load(adata, key_added, energy=energy)
+    def of(
+        adata: Any,
+        key_added: str,
+        energy: Energy | Term | None,
+        parts: Mapping[str, Any] | None,
+    ) -> Cells:
+        params = params_of(adata, key_added)
+        fit = load(adata, key_added, energy=energy, parts=parts)
         x, t = representation(adata, params["use_rep"]), times(adata, params["time_key"])
         weight_key = params.get("weight_key")
         weights = None if weight_key is None else column(adata, weight_key).to_numpy(np.float64)
@@ -86,8 +91,7 @@ class Cells(NamedTuple):
 
 def feels_others(energy: Energy | None) -> bool:
     """Whether a cell's motion depends on where the other cells are."""
-    kinds = (Interaction, VectorKernel, InternalEnergy)
-    return energy is not None and any(energy.only(kind) for kind in kinds)
+    return energy is not None and any(term.sees_others for term in energy.without_noise.terms)
 
 
 def forward(
@@ -131,6 +135,7 @@ def simulate(
     draws: int = 1,
     key_added: str = "stitchflow",
     energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Cells moved by the energy alone, from where and when they were seen: a new AnnData.
@@ -139,9 +144,9 @@ def simulate(
     time. Later `times` are reached by the SDE, earlier ones by the probability flow; by default
     the observed ones from the start on. `obs` has time, particle and start_cell; a particle is one
     draw of one cell. Birth and death are left out: a particle stays the same individual. `energy`
-    as in `load`.
+    and `parts` as in `load`.
     """
-    seen = Cells.of(adata, key_added, energy)
+    seen = Cells.of(adata, key_added, energy, parts)
     rows = seen.at(seen.t.min()) if cells is None else chosen(adata, cells)
     check_count(draws, "draws")
     first, last = float(seen.t[rows].min()), float(seen.t[rows].max())
@@ -175,13 +180,15 @@ def interpolate(
     *,
     key_added: str = "stitchflow",
     energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Cells at times nobody looked at, drawn from the fitted marginals: a new AnnData.
 
-    `n` cells a time, by default as many as an observed time has in the mean. `energy` as in `load`.
+    `n` cells a time, by default as many as an observed time has in the mean. `energy` and `parts`
+    as in `load`.
     """
-    seen, wanted = Cells.of(adata, key_added, energy), as_times(times)
+    seen, wanted = Cells.of(adata, key_added, energy, parts), as_times(times)
     count = round(len(seen.x) / len(np.unique(seen.t))) if n is None else check_count(n, "n")
     drawn = np.asarray(seen.fit.flow.sample(wanted, count, key=key))
     obs = {"time": np.repeat(wanted, count)}

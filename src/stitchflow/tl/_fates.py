@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -91,6 +92,7 @@ def fate(
     neighbours: int = 10,
     key_added: str = "stitchflow",
     energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Probabilities that a cell's descendants are in each group at a later time.
@@ -99,9 +101,9 @@ def fate(
     each end counts for the `groups` (a column of obs) of its nearest observed cells. Writes
     `obsm[k_fate]`, a table of cells by groups, and the likeliest one to `obs[k_fate]`; returns the
     table of the cells that were simulated. A slash in a group's name is a bar in the names of the
-    table's columns ("Mono|Mac"). `energy` as in `load`.
+    table's columns ("Mono|Mac"). `energy` and `parts` as in `load`.
     """
-    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy)
+    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     labels, end = Labels(adata, groups), _end(seen, time)
     columns = _without_slashes(labels)
     check_count(draws, "draws")
@@ -131,15 +133,16 @@ def ancestors(
     neighbours: int = 10,
     key_added: str = "stitchflow",
     energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
 ) -> Any:
     """Where chosen cells came from: carried back along the probability flow.
 
     At each of `times` (the observed ones before) the nearest observed cells are their ancestors.
     Writes `obs[k_ancestors]`, the share of the chosen cells that each observed cell stands for, one
     in total at each time. Returns the table of times by groups, or the written column without
-    `groups`. `energy` as in `load`.
+    `groups`. `energy` and `parts` as in `load`.
     """
-    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy)
+    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     labels = None if groups is None else Labels(adata, groups)
     rows = chosen(adata, cells)
     first = float(seen.t[rows].min())

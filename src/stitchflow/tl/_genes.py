@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,7 @@ def genes(
     layer: str | None = None,
     key_added: str = "stitchflow",
     energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Trends and velocities of genes through `varm["PCs"]`.
@@ -74,9 +75,9 @@ def genes(
     Returns the mean expression (time by gene) of `n` cells drawn from the fitted marginals at
     `times`, by default 50 from the first to the last one. Writes `layers[k_velocity]`, the velocity
     of every gene in every cell, in units of expression over time. `layer` is what the components
-    were computed from where it is not X. `energy` as in `load`.
+    were computed from where it is not X. `energy` and `parts` as in `load`.
     """
-    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy)
+    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     made = Loadings(adata, seen, loadings, layer)
     columns = np.arange(adata.n_vars) if genes is None else _columns(adata, genes)
     first, last = float(seen.fit.times[0]), float(seen.fit.times[-1])

@@ -30,6 +30,7 @@ def perturb(
     layer: str | None = None,
     key_added: str = "stitchflow",
     energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
     """Fates of chosen cells as they are and with genes or components shifted, side by side.
@@ -37,9 +38,9 @@ def perturb(
     `shift` is how much to add to each gene or component: `{"GATA1": 1.0}`, `{"PC2": -0.5}`. Both
     versions of the `cells` (by default those of the first time) are rolled out with the same noise.
     Returns a table of groups: before, after, change, and the change's standard error over cells.
-    `energy` as in `load`.
+    `energy` and `parts` as in `load`.
     """
-    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy)
+    pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     labels = Labels(adata, groups)
     rows = seen.at(seen.t.min()) if cells is None else chosen(adata, cells)
     end = float(seen.fit.times[-1]) if time is None else check_number(time, "time")

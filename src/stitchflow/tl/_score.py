@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stitchflow._energy import Energy
@@ -23,17 +23,18 @@ def score(
     protocols: Sequence[str] = PROTOCOLS,
     key_added: str = "stitchflow",
     energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Scores:
     """Score a fit on the cells it was not shown (`test_fraction`, `hold_out` of `tl.fit`).
 
-    Returns the rows of `evaluate` and writes them as a table to `uns[k]["scores"]`. `energy` as in
-    `load`.
+    Returns the rows of `evaluate` and writes them as a table to `uns[k]["scores"]`. `energy`
+    and `parts` as in `load`.
     """
     test = _unseen(adata, key_added)
     if test is None:
         raise ValueError("every cell was fitted: call tl.fit with test_fraction or hold_out")
-    fit = load(adata, key_added, energy=energy)
+    fit = load(adata, key_added, energy=energy, parts=parts)
     scores = evaluate(fit, test, metrics=metrics, protocols=protocols, key=key)
     table = scores.to_pandas()
     table[["time", "floor"]] = table[["time", "floor"]].astype(float)
@@ -49,14 +50,15 @@ def report(
     *,
     key_added: str = "stitchflow",
     energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write one page on a fit, judged by the cells it was not shown; `energy` as in `load`.
+    """Write one page on a fit, judged by the cells it was not shown.
 
-    A file that is there already is replaced.
+    `energy` and `parts` as in `load`. A file that is there already is replaced.
 
     >>> stitchflow.tl.report(adata, "report.html")                        # doctest: +SKIP
     """
-    test, fit = _unseen(adata, key_added), load(adata, key_added, energy=energy)
+    test, fit = _unseen(adata, key_added), load(adata, key_added, energy=energy, parts=parts)
     write_report(fit, path, test=test)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -55,15 +56,22 @@ def is_fit(entry: Any) -> bool:
     return isinstance(entry, dict) and {"params", "header", "arrays"} <= set(entry)
 
 
-def load(adata: Any, key_added: str = "stitchflow", *, energy: Energy | Term | None = None) -> Fit:
-    """The fit inside an AnnData, ready to answer; `energy` where it held functions of your own.
+def load(
+    adata: Any,
+    key_added: str = "stitchflow",
+    *,
+    energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
+) -> Fit:
+    """The fit inside an AnnData, ready to answer.
 
-    Where the cells are still those of the fit, `fit.data` holds them again.
+    `energy` and `parts` hand over what was your own, as in `stitchflow.load`. Where the cells are
+    still those of the fit, `fit.data` holds them again.
     """
     params, entry = params_of(adata, key_added), adata.uns[key_added]
     try:
         header, arrays = _opened(entry)
-        fit = from_plain(header, arrays, energy)
+        fit = from_plain(header, arrays, energy, parts)
     except ValueError as error:
         raise ValueError(f"uns[{key_added!r}]: {error}") from None
     try:
