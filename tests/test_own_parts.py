@@ -192,6 +192,8 @@ def test_settings_of_a_part_come_from_the_run(tmp_path, fitted):
         ("term", Gathering(0.5)),
         ("the name of a built-in term", sf.Potential(hidden=(4,)) + energy()),
         ("function", sf.Potential(lambda x: 3.0 * (x**2).sum()) + sf.Entropy()),
+        ("function", sf.Potential(hidden=(4,)) + sf.Entropy()),
+        ("divergence", sf.Potential(bowl) + sf.Entropy()),
         ("function", sf.Potential(lambda x, t: 2.0 * (x**2).sum()) + sf.Entropy()),
         ("function", sf.Potential(bowl, learn=True) + sf.Entropy(0.3, learn=False)),
     ],

@@ -112,16 +112,18 @@ def energy_from(
     for term, entry in zip(given.terms, entries, strict=True):
         own, stored = described(term.settings)["mapping"], entry["settings"]
         # Settings that only one of them has are of other versions, or of no effect.
-        differ = [name for name in own if name in stored and not alike(own[name], stored[name])]
-        if not same_name(name_of(type(term)), entry["class"]) or differ:
-            words = f"energy should have {entry['class']} with {stored}"
-            raise ValueError(f"{words}, got {name_of(type(term))} with {own}")
+        differ = any(name in stored and not alike(own[name], stored[name]) for name in own)
+        known = is_built_in(type(term)) and bool(own_functions(term)) != bool(entry["functions"])
+        if not same_name(name_of(type(term)), entry["class"]) or differ or known:
+            words = f"energy should have {entry['class']} with {stored | entry['functions']}"
+            raise ValueError(f"{words}, got {term!r} with {own}")
     return given
 
 
 def _term_from(entry: dict[str, Any], parts: Mapping[str, Any]) -> Term:
     kind, functions = built_in(entry["class"], Term), entry["functions"]
-    own = [*functions.values(), *([] if kind else [entry["class"]])]
+    # A class of one's own says by itself which functions it cannot do without.
+    own = functions.values() if kind else [entry["class"]]
     if missing := [name for name in own if name not in parts]:
         raise ValueError(
             f"the fit's energy holds a function of your own ({', '.join(missing)}), which is never "
@@ -131,7 +133,7 @@ def _term_from(entry: dict[str, Any], parts: Mapping[str, Any]) -> Term:
     kind = parts[entry["class"]] if kind is None else kind
     if isinstance(kind, Term):
         return energy_from([entry], parts, Energy((kind,))).terms[0]
-    held = {field: parts[name] for field, name in functions.items()}
+    held = {field: parts[name] for field, name in functions.items() if name in parts}
     return kind(**made({"mapping": entry["settings"]}, parts), **held)
 
 
