@@ -11,14 +11,16 @@ import pytest
 import scipy.stats
 
 import stitchflow as sf
-from stitchflow._change import LEVEL
+from stitchflow._change import LEVEL, Change, change
 from stitchflow._curve import inverse_softplus
-from stitchflow._diagnose import BETAS, diagnose, dissipation, draw_from
+from stitchflow._diagnose import BETAS, _everybody, diagnose, dissipation, draw_from
 from stitchflow._diagnosis import Carried, as_good
 from stitchflow._energy import Energy
 from stitchflow._flow import StitchedFlow
 from stitchflow._method import Fit
 from stitchflow._regression import fields_at
+
+TIMES = np.linspace(0.0, 1.0, 5)
 
 
 def curve_of(path, nodes):
@@ -32,7 +34,7 @@ def curve_of(path, nodes):
     )
     energy = Energy.known(sf.Potential(lambda x: 0.5 * (x**2).sum()), 2)
     flow = StitchedFlow(curve, energy, energy.units)
-    return Fit(sf.Stitching(), flow, energy, sf.Status(True, "made"), {}, 0, 0.0)
+    return Fit(sf.Stitching(), flow, energy, sf.Status(True, "made"), {}, 0, 0.0, times=TIMES)
 
 
 def shrinking(x, t):
@@ -46,15 +48,14 @@ def turning(x, t):
 
 def seen(path, seed, n=150, width=0.5):
     """Other individuals at each of five times, which follow `path`."""
-    rng, times = np.random.default_rng(seed), np.linspace(0.0, 1.0, 5)
-    starts = rng.normal(size=(5, n, 2)) * width + np.array([2.0, 0.0])
-    clouds = [path(x0, t) for x0, t in zip(starts, times, strict=True)]
-    return sf.Snapshots.from_arrays(clouds, times)
+    starts = np.random.default_rng(seed).normal(size=(5, n, 2)) * width + np.array([2.0, 0.0])
+    clouds = [path(x0, t) for x0, t in zip(starts, TIMES, strict=True)]
+    return sf.Snapshots.from_arrays(clouds, TIMES)
 
 
 @pytest.fixture(scope="module")
 def gradient_flow():
-    return diagnose(curve_of(shrinking, 30), seen(shrinking, 1), test=seen(shrinking, 2, 60))
+    return diagnose(curve_of(shrinking, 30), test=seen(shrinking, 1))
 
 
 def test_a_gradient_flow_is_called_one(gradient_flow):
@@ -68,10 +69,9 @@ def test_a_gradient_flow_is_called_one(gradient_flow):
 
 
 def test_a_gradient_flow_is_not_claimed_without_individuals_that_show_it(gradient_flow):
-    fit = curve_of(shrinking, 30)
-    found = diagnose(fit)
-    assert (found.change, found.is_gradient_flow) == (None, None)
-    assert "no individuals were at hand" in found.sentences[0]
+    unseen = replace(gradient_flow, change=None)
+    assert unseen.is_gradient_flow is None
+    assert "no individuals were at hand" in unseen.sentences[0]
     unjudged = replace(gradient_flow, one_step=None)
     assert unjudged.is_gradient_flow is None
     assert "no score of held-out individuals" in unjudged.sentences[0]
@@ -81,14 +81,19 @@ def test_a_gradient_flow_is_not_claimed_without_individuals_that_show_it(gradien
 
 
 def test_without_motion_nothing_is_called_a_gradient_flow_or_a_rotation():
-    """The curve shrinks or turns, as a fit to noise may; the individuals do neither."""
+    """The curve shrinks, or turns, as a fit to noise may; the individuals do neither."""
     rest = lambda x, t: x
-    for path in (shrinking, turning):
-        found = diagnose(curve_of(path, 30), seen(rest, 1), test=seen(rest, 2, 40))
+    shrinks = diagnose(curve_of(shrinking, 30), test=seen(rest, 1))
+    assert shrinks.explained > 0.98
+    assert not shrinks.predicts
+    for found in (shrinks, replace(shrinks, non_gradient=0.9, non_gradient_interval=(0.8, 0.9))):
         assert found.change.rest > LEVEL
         assert found.is_gradient_flow is None
         assert "no motion beyond sampling noise" in found.sentences[0]
         assert "%" not in str(found)
+    grows = replace(shrinks, change=Change(rest=0.005, in_place=0.4))
+    assert grows.is_gradient_flow is None
+    assert "Proportions change, but nobody needs to have moved" in grows.sentences[0]
 
 
 def test_no_share_is_printed_that_means_nothing(gradient_flow):
@@ -117,7 +122,7 @@ def test_the_printed_range_of_beta_holds_the_printed_beta(gradient_flow):
 
 
 def test_a_rotation_is_found_with_an_interval_that_excludes_zero():
-    found = diagnose(curve_of(turning, 30), seen(turning, 1))
+    found = replace(diagnose(curve_of(turning, 30)), change=change(seen(turning, 1)))
     assert found.non_gradient > 0.8
     assert found.non_gradient_interval[0] > 0.5
     assert found.is_gradient_flow is False
@@ -125,6 +130,17 @@ def test_a_rotation_is_found_with_an_interval_that_excludes_zero():
     plain = json.loads(json.dumps(found.to_dict()))
     assert plain["sentences"][0] == found.sentences[0]
     assert plain["change"] == {"rest": found.change.rest, "in_place": found.change.in_place}
+
+
+def test_those_trained_on_and_those_held_out_are_looked_at_together():
+    some, others = (seen(shrinking, seed, n) for seed, n in ((1, 20), (2, 30)))
+    both = _everybody(some, others)
+    np.testing.assert_array_equal(both.counts, 50)
+    np.testing.assert_array_equal(both.times, TIMES)
+    followed = sf.Snapshots.from_arrays(some.clouds, TIMES, paired=True)
+    assert _everybody(followed, others) is followed
+    assert _everybody(None, others) is others
+    assert _everybody(some, None) is some
 
 
 def test_a_rotation_shows_in_the_data_where_the_fitted_curve_has_none():
