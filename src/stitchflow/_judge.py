@@ -20,10 +20,11 @@ from stitchflow.metrics import DISTANCES
 DRAWS = 3
 MOST = 2000
 
-# Fewer training individuals than this share of a method's n are no floor for it. With nine tenths
-# the distance of two samples is expected to be at most sqrt((1 + 1 / 0.9) / 2) = 1.03 times that
-# of n, which is less than it varies from draw to draw.
-ENOUGH = 0.9
+# Fewer training individuals than this share of a method's n are no floor for it. With three
+# quarters the distance of two samples is expected to be at most sqrt((1 + 4 / 3) / 2) = 1.08 times
+# that of n, well within the 1.15 times the floor that count as good. Four fifths are what is left
+# to train on by default where as many again are judged.
+ENOUGH = 0.75
 
 Score = dict[str, float]  # by metric; empty where there is none
 
