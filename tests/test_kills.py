@@ -153,17 +153,19 @@ def test_a_resumed_run_killed_in_turn_goes_on(run, tmp_path, monkeypatch, again)
         check_finished(folder, expected)
 
 
+def interrupt(run, monkeypatch, folder: Path) -> None:
+    """A run that was stopped before its first look, and saved as that."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_runs, "Checkpoint", Stopped)
+        assert not run(folder).status.ok
+
+
 def test_an_interrupted_run_killed_while_it_is_resumed_goes_on(run, tmp_path, monkeypatch):
     """Its header is of the interrupted model until the last rename."""
     run(tmp_path / "whole")
     expected = numbers(tmp_path / "whole")
-
-    def interrupt(folder):
-        with monkeypatch.context() as patch:
-            patch.setattr(_runs, "Checkpoint", Stopped)
-            assert not run(folder).status.ok
-
-    for folder in moments(partial(run, resume=True), tmp_path, monkeypatch, interrupt):
+    prepare = partial(interrupt, run, monkeypatch)
+    for folder in moments(partial(run, resume=True), tmp_path, monkeypatch, prepare):
         assert numbers(folder) in (0.0, expected)
         for _ in range(2):
             run(folder, resume=True)
@@ -250,6 +252,7 @@ def test_what_the_version_before_left_is_brought_into_place(run, tmp_path, state
 
 def test_ctrl_c_during_the_last_save_loses_nothing(run, tmp_path, monkeypatch):
     run(tmp_path / "whole")
+    interrupt(run, monkeypatch, tmp_path / "run")
     rename = os.replace
 
     def interrupted(here, there):
@@ -260,7 +263,7 @@ def test_ctrl_c_during_the_last_save_loses_nothing(run, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "run")
+            run(tmp_path / "run", resume=True)
     looks = len(DONE)
     for _ in range(2):
         run(tmp_path / "run", resume=True)
