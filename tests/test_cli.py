@@ -717,6 +717,17 @@ def test_the_test_rows_of_other_data_are_scored(still, tmp_path):
     assert values(half) != values(everyone)
 
 
+def test_what_a_file_has_to_say_is_a_note(tmp_path):
+    lines = ["t,who,a", *(f"{t:g}d,left,{x:.3f}" for t, x in zip(T, X[:, 0], strict=True))]
+    lines[-N:] = [line.replace("4d", "96h") for line in lines[-N:]]
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(lines))
+    text = succeed("fit", path, "--out", tmp_path / "run", "--method", "nearest")
+    assert "\nnote: columns 'who' hold no numbers and are left out" in f"\n{text}"
+    assert "\nnote: the labels 0d, 1d, 2d, 96h are of several units: their times" in text
+    assert sf.load(tmp_path / "run").times.tolist() == [0.0, 24.0, 48.0, 96.0]
+
+
 # Simulate
 
 

@@ -1,6 +1,10 @@
 """What people feed a program with: through every loader and the command line, one line or a fit."""
 
+import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -247,7 +251,7 @@ def test_the_look_at_an_h5ad_names_a_missing_package(tmp_path, monkeypatch):
 def declared_by(path, most: int) -> int:
     from stitchflow._h5_probe import declared
 
-    return declared(str(path), False, most)
+    return declared(str(path), most, ("/texts", "/numbers"))
 
 
 def test_texts_beyond_what_a_file_may_declare_are_not_read(tmp_path):
@@ -285,6 +289,75 @@ def test_an_entry_without_value_is_looked_at(tmp_path):
     with h5py.File(tmp_path / "data.h5", "w") as file:
         file["nothing"] = h5py.Empty("f8")
     assert declared_by(tmp_path / "data.h5", 10**6) <= 8
+
+
+# Files of a few kilobytes whose texts unpack to gigabytes, read by a process of little memory.
+
+BOMBS = """
+import json, resource, sys, warnings
+import anndata, h5py, numpy as np, pandas as pd, pyarrow as pa
+from pyarrow import parquet
+from stitchflow._tables import Columns, read_table
+
+n, folder, long = 3000, sys.argv[1], "a" * 2**20
+t, x = np.repeat([0.0, 1.0, 2.0], n // 3), np.random.default_rng(0).normal(size=(n, 2))
+codes = pa.array(np.zeros(n, np.int32))
+texts = pa.DictionaryArray.from_arrays(codes, pa.array([long]))
+path = f"{folder}/bomb.parquet"
+table = pa.table({"t": t, "a": x[:, 0], "s": texts})
+parquet.write_table(table, path, store_schema=False)  # texts, and no categories
+
+def h5ad(name, shape):
+    path = f"{folder}/{name}.h5ad"
+    obs = pd.DataFrame({"t": t}, index=[str(i) for i in range(n)])
+    anndata.AnnData(np.zeros((n, 1)), obs=obs, obsm={"X_pca": x}).write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        column = file["obs"].create_dataset("s", shape, h5py.string_dtype())
+        column.attrs["encoding-type"], column.attrs["encoding-version"] = "string-array", "0.2.0"
+        file["obs"].attrs["column-order"] = np.array(["t", "s"], object)
+        column[(0,) * len(shape)] = long
+        file.flush()
+        at = column.id.get_offset()
+    raw = bytearray(open(path, "rb").read())
+    raw[at : at + 16 * n] = raw[at : at + 16] * n  # every row refers to the one text
+    open(path, "wb").write(raw)
+    return path
+
+warnings.simplefilter("ignore")
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**31, -1))  # a fault must not take the machine
+column = h5ad("column", (n,))
+row = h5ad("row", (1, n))  # of all texts at once, which only the limit ends
+for file, key in ((path, None), (path, "s"), (column, None), (column, "s"), (row, "s")):
+    try:
+        said = repr(read_table(file, Columns(time="t", id=key)).snapshots)
+    except ValueError as error:
+        said = str(error)
+    most = [resource.getrusage(who).ru_maxrss for who in (0, resource.RUSAGE_CHILDREN)]
+    print(json.dumps([said, *most]))
+"""
+
+
+def test_texts_that_unpack_to_gigabytes_are_not_read_unless_asked_for(tmp_path):
+    """A text that 3,000 rows refer to took 4.4 GB of a .parquet, 6.4 GB and 3.1 GB of an .h5ad."""
+    for package in ("anndata", "h5py", "pyarrow"):
+        pytest.importorskip(package)
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("memory is limited and measured on Linux")
+    child = [sys.executable, "-c", BOMBS, str(tmp_path)]
+    found = subprocess.run(child, capture_output=True, text=True, timeout=300)
+    assert found.returncode == 0, found.stderr
+    said = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [path.stat().st_size < 1.5e6 for path in tmp_path.iterdir()] == [True] * 3
+    read = "3 times from 0 to 2, 3000 individuals"
+    bomb, damaged = "bytes in a file of", "row.h5ad: not a readable .h5ad file"
+    words = (read, bomb, read, bomb, damaged)
+    for (sentence, memory, beside), expected in zip(said, words, strict=True):
+        assert expected in sentence
+        assert memory < 0.8e6  # kB, most of them the interpreter's, JAX's and AnnData's
+        assert beside < 0.6e6  # and of the process that looks first
+    assert len(said) == 5
 
 
 def test_a_sparse_matrix_of_nothing_is_not_made_dense(tmp_path):

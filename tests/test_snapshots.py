@@ -171,6 +171,8 @@ def boxed(values: np.ndarray) -> np.ndarray:
             "ids are missing in rows 1, 3",
         ),
         (lambda: Snapshots.from_table(X, T, ids=[1.0, np.nan, 2, 3]), "ids are missing in row 1"),
+        (lambda: Snapshots.from_table(X, T, ids=[7, "7", "007", 7]), "got a mixture"),
+        (lambda: Snapshots.from_table(X, T, groups=["7", 7.0, "7", "8"]), "got a mixture"),
         (lambda: Snapshots.from_table(X, T, groups=MIXED), "groups must be all text or"),
         (lambda: Snapshots.from_table(X, T, groups=[pd.NA, "a", "b", "c"]), "groups must be all"),
         (lambda: Snapshots.from_table(X, T, weights=[1j] * 4), "weights must be numbers, got"),

@@ -3,11 +3,13 @@
 import re
 import sys
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import stitchflow as sf
 from stitchflow._tables import Columns, DataFile, read_table
 from stitchflow.report._scene import labels
 
@@ -285,7 +287,7 @@ COLUMNS = "columns are day, a, b, mass, cell, donor, T"
         ({"group": "g"}, f"no column 'g'; {COLUMNS}"),
         ({"time": "donor"}, "column 'donor' must hold numbers, got"),
         ({"features": ("a", "donor")}, "column 'donor' must hold numbers, got"),
-        ({"weight": "donor"}, "weights must be numbers"),
+        ({"weight": "donor"}, "column 'donor' must hold numbers, got"),
         ({"rep": "X_pca"}, "--rep"),
     ],
 )
@@ -317,6 +319,81 @@ def test_one_bad_entry_does_not_make_a_dimension_text(tmp_path, ending):
     chosen = Columns(time="day", features=("a", "b"))
     refused(path, "column 'a' must hold numbers", "for example '0,5' in row 3", columns=chosen)
     assert read_table(path, Columns(time="day", features=("b",))).snapshots.dim == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "fields"), [("9,0,1,2\n9,1,2,3\n", 4), ("0,1,2,\n1,2,3,\n", 4), ("8,9,0,1,2\n", 5)]
+)
+def test_a_header_that_is_too_short_is_refused(tmp_path, rows, fields):
+    """pandas would take the first column for an index, and every name would be one too late."""
+    path = tmp_path / "data.csv"
+    path.write_text("t,a,b\n" + rows)
+    refused(path, f"its header names 3 columns, but its rows have {fields} fields")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [(["2,5", "-3,25"], [2.5, -3.25]), (["2.5%", "3%"], [0.025, 0.03])],
+    ids=["commas", "percent"],
+)
+def test_numbers_of_another_convention_are_dimensions(tmp_path, ending, entries, expected):
+    frame = pd.DataFrame({"t": [0.0, 1.0], "a": entries, "b": [1.0, 2.0]})
+    words = f"column 'a' is text that is read as numbers, for example '{entries[0]}' as"
+    with pytest.warns(sf.DataWarning, match=words):
+        x = read_table(table(tmp_path, ending, frame)).snapshots.x
+    np.testing.assert_allclose(x, np.stack([expected, [1.0, 2.0]], axis=1), rtol=1e-15)
+    chosen = Columns(time="b", features=("a",), weight="t")
+    with pytest.raises(ValueError, match="all zero within a time"):  # the weights are t
+        read_table(table(tmp_path, ending, frame), chosen)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_numbers_that_may_mean_two_things_are_refused(tmp_path, ending):
+    frame = pd.DataFrame({"t": [0.0, 1.0], "a": ["1,200", "2,300"], "b": [1.0, 2.0]})
+    path = table(tmp_path, ending, frame)
+    refused(path, "column 'a' holds numbers that are not written in one clear way, such as '1,200'")
+    refused(path, "'1,200' in row 0", columns=Columns(features=("a",)))
+    assert read_table(path, Columns(features=("b",))).snapshots.dim == 1
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_columns_that_are_left_out_are_named(tmp_path, ending):
+    frame = FRAME[["day", "a", "donor"]].assign(flag=T > 0)
+    with pytest.warns(sf.DataWarning, match="^columns 'donor', 'flag' hold no numbers and are"):
+        assert read_table(table(tmp_path, ending, frame), Columns(time="day")).snapshots.dim == 1
+
+
+def test_texts_of_whole_numbers_are_names_where_the_file_says_texts(tmp_path):
+    frame = FRAME[["day", "a"]].assign(cluster=ID.astype(str))
+    path = table(tmp_path, "parquet", frame)
+    with pytest.warns(sf.DataWarning, match="columns 'cluster' hold no numbers"):
+        assert read_table(path, Columns(time="day")).snapshots.dim == 1
+
+
+def test_decimals_of_a_table_are_numbers(tmp_path):
+    exact = [Decimal(f"{value:.3f}") for value in X[:, 0]]
+    path = table(tmp_path, "parquet", FRAME[["day", "b"]].assign(a=exact))
+    data = read_table(path, Columns(time="day")).snapshots
+    np.testing.assert_allclose(data.x[:, 1], X[data.rows, 0].round(3))
+
+
+@pytest.mark.parametrize("key", ["id", "group"])
+def test_names_are_not_read_as_numbers(tmp_path, key):
+    """007, 7 and 7.0 are three names; 7 and 8 are the numbers that they are in any other file."""
+    path = tmp_path / "data.csv"
+    labels = lambda: getattr(read_table(path, Columns(**{key: "who"})).snapshots, f"{key}s")
+    path.write_text("t,a,who\n0,1,007\n0,2,7\n1,3,7.0\n1,4,007\n")
+    assert labels().tolist() == ["007", "7", "7.0", "007"]
+    path.write_text("t,a,who\n0,1,10\n0,2,7\n1,3,-1\n")
+    assert labels().tolist() == [10, 7, -1]
+    path.write_text("t,a,who\n0,1,10\n0,2,\n1,3,7\n")
+    refused(path, f"{key}s are missing in row 1", columns=Columns(**{key: "who"}))
+
+
+def test_a_table_is_read_to_the_last_digit(tmp_path):
+    file = read_table(table(tmp_path, "csv"), Columns(time="T", features=("a", "b")))
+    assert (file.snapshots.x == X[file.snapshots.rows]).all()
 
 
 def test_two_columns_of_one_name_are_named(tmp_path):

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from typing import Any
 
 import numpy as np
 
-from stitchflow._status import DataWarning
+from stitchflow._time_labels import durations, order_of
 from stitchflow._types import as_dense, as_numbers, rows_named
-
-# A hyphen behind a letter or digit joins words: "day-2" is the second day, "-2" two before.
-NUMBER = re.compile(r"(?:(?<![^\W_])[-+])?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
@@ -43,8 +38,9 @@ def dense(matrix: Any, name: str) -> np.ndarray:
 def times(adata: Any, time_key: str) -> np.ndarray:
     """The time of each cell as a number.
 
-    Numbers and labels of numbers are taken as they are. Ordered categories each named with one
-    number (E8.5, "day 12") count by it where that agrees with their order, else by their place.
+    Numbers and labels of numbers are taken as they are, labels such as 36h by their unit. Ordered
+    categories each named with one number (E8.5, "day 12") count by it where that agrees with their
+    order, else by their place.
     """
     series = column(adata, time_key)
     if series.isna().any():
@@ -53,29 +49,23 @@ def times(adata: Any, time_key: str) -> np.ndarray:
     try:
         return as_numbers(series.to_numpy(), time_key).astype(np.float64)
     except ValueError:
+        pass
+    place = f"adata.obs[{time_key!r}]"
+    try:
         if getattr(series.dtype, "ordered", False):
             used = series.cat.remove_unused_categories().cat
             return order_of(list(used.categories))[used.codes.to_numpy()]
-        place = f"adata.obs[{time_key!r}]"
-        made = "" if hasattr(series, "cat") else ".astype('category')"
-        raise ValueError(
-            f"{place} must hold numbers, got {series.iloc[0]!r}, or ordered categories: {place} = "
-            f"{place}{made}.cat.as_ordered() (check the order of .cat.categories)"
-        ) from None
-
-
-def order_of(labels: list[Any]) -> np.ndarray:
-    """Times of ordered labels: the number in each if they rise, else 0, 1, 2, ..."""
-    found = [NUMBER.findall(str(label)) for label in labels]
-    if all(len(numbers) == 1 for numbers in found):
-        values = np.array([float(numbers[0]) for numbers in found])
-        if (np.diff(values) > 0).all():
-            return values
-    if any(found):
-        words = f"the labels {', '.join(map(str, labels[:5]))} are not each named with one number"
-        advice = "their places 0, 1, 2, ... are the times; give numbers for other times"
-        warnings.warn(f"{words} that rises: {advice}", DataWarning, stacklevel=3)
-    return np.arange(len(labels), dtype=np.float64)
+        labels = list(series.unique())
+        found = durations(labels)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    if found is not None:
+        return series.map(dict(zip(labels, found, strict=True))).to_numpy(np.float64)
+    made = "" if hasattr(series, "cat") else ".astype('category')"
+    raise ValueError(
+        f"{place} must hold numbers, got {series.iloc[0]!r}, or ordered categories: {place} = "
+        f"{place}{made}.cat.as_ordered() (check the order of .cat.categories)"
+    )
 
 
 def column(adata: Any, name: str) -> Any:

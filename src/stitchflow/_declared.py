@@ -1,9 +1,10 @@
-"""What data files of other formats declare, looked at before their readers believe it."""
+"""What an HDF5 file declares, looked at in a process of its own before a reader believes it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from stitchflow._archive import check_unpacked
@@ -14,40 +15,13 @@ PROBE = Path(__file__).with_name("_h5_probe.py")
 PATIENCE, RATE = 30.0, 2e7
 
 
-def parquet_columns(path: Path) -> list[str]:
-    """The names of a file's columns but for the index that pandas keeps beside them."""
-    from pyarrow.parquet import read_schema
+def check_h5(path: Path, wanted: Sequence[str]) -> None:
+    """Nothing that lies outside the file, no more than it could hold, no endless loop.
 
-    schema = read_schema(path)
-    index = (schema.pandas_metadata or {}).get("index_columns", ())
-    return [name for name in schema.names if name not in index]
-
-
-def check_parquet(path: Path, wanted: set[str]) -> None:
-    """No more numbers than a file of its size could hold, each in a row of its own."""
-    from pyarrow.parquet import read_metadata, read_schema
-    from pyarrow.types import is_nested
-
-    for field in read_schema(path):
-        if field.name in wanted and is_nested(field.type):
-            raise ValueError(f"column {field.name!r} holds {field.type} instead of single values")
-    found = read_metadata(path)
-    total = 0
-    for group in map(found.row_group, range(found.num_row_groups)):
-        for column in map(group.column, range(group.num_columns)):
-            if column.path_in_schema in wanted:
-                count = max(column.num_values, group.num_rows)
-                total += max(8 * count, column.total_uncompressed_size)
-    check_unpacked(total, path.stat().st_size)
-
-
-def check_h5(path: Path, whole: bool) -> None:
-    """Nothing that lies outside the file, no more numbers than it could hold, no endless loop.
-
-    The matrix X stays on disk unless the `whole` file is wanted.
+    What the file declares is looked at everywhere, and read only in the `wanted` parts.
     """
     size = path.stat().st_size
-    arguments = [str(path.resolve()), "whole" if whole else "parts", str(most_unpacked(size))]
+    arguments = [str(path.resolve()), str(most_unpacked(size)), *wanted]
     # -P: the modules beside the probe are none that it may import.
     probe = [sys.executable, "-P", str(PROBE), *arguments]
     seconds = PATIENCE + size / RATE

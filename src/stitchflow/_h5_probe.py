@@ -1,19 +1,24 @@
 """A look at an HDF5 file in a process of its own: HDF5 loops or crashes on some damaged files.
 
-Run as a script, with a path, whether the matrix X is wanted, and how many bytes may be declared. It
-prints the bytes that the arrays declare, or so many of them that they are too many. It imports
-nothing of stitchflow, so that it starts in a moment.
+Run as a script, with a path, how many bytes may be declared or used, and the names of the parts
+that a reader wants. It prints the bytes that the arrays declare and the wanted texts take, or so
+many of them that they are too many. It imports nothing of stitchflow, so that it starts in a
+moment.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+ROWS = 64  # of texts at once: each row may refer to one text that is stored once
+MATRICES = ("/X/", "/raw/X/")
+CURRENT = "0.2.0"  # the encoding of a data frame whose columns can be read one by one
 
-def look(group: Any, whole: bool) -> Iterator[int]:
+
+def look(group: Any, wanted: Sequence[str]) -> Iterator[int]:
     """Bytes of every array, each before what a reader will ask of it is asked."""
     import h5py
 
@@ -21,46 +26,80 @@ def look(group: Any, whole: bool) -> Iterator[int]:
     for name in group:
         item = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
         if isinstance(item, h5py.Group):
-            yield from look(item, whole)
+            yield from look(item, wanted)
         elif item is None or item.external or item.is_virtual:
             raise ValueError(f"{name} leads outside the file")
         else:
             list(item.attrs.items())
-            if whole or not item.name.startswith(("/X", "/raw/X")):
+            asked = any(f"{item.name}/".startswith(f"{part}/") for part in wanted)
+            if asked or not f"{item.name}/".startswith(MATRICES):
                 # One chunk may be larger than all of its array.
                 largest = max(item.size or 0, math.prod(item.chunks or ()))
                 yield largest * item.dtype.itemsize
-                read(item)
+            if asked:
+                yield from read(item)
 
 
-def read(item: Any) -> None:
-    """What lies anywhere in the file: texts, and the chunks of numbers."""
+def read(item: Any) -> Iterator[int]:
+    """What lies anywhere in the file: the bytes of texts, and the chunks of numbers."""
     import h5py
 
     if h5py.check_vlen_dtype(item.dtype) or h5py.check_string_dtype(item.dtype):
-        item[()]
+        places = [slice(at, at + ROWS) for at in range(0, len(item), ROWS)] if item.shape else [()]
+        for place in places:
+            found = item[place]
+            yield sum(map(len, found.flat)) if hasattr(found, "flat") else len(found)
     elif item.chunks and item.size:
         for chunk in item.iter_chunks():
             item[chunk]
 
 
-def declared(path: str, whole: bool, most: int) -> int:
-    """The bytes that a file's arrays declare, counted until they are too many."""
+def parts_of(file: Any, wanted: Sequence[str]) -> list[str]:
+    """What is read of a file: the wanted parts and the names of its rows; of older files all."""
+    obs = file.get("obs")
+    if obs is not None and obs.attrs.get("encoding-version") == CURRENT:
+        return [*wanted, f"/obs/{obs.attrs.get('_index')}"]
+    names: list[str] = []
+    file.visit(lambda name: names.append(f"/{name}"))
+    return [*wanted, *(name for name in names if not f"{name}/".startswith(MATRICES))]
+
+
+def declared(path: str, most: int, wanted: Sequence[str]) -> int:
+    """The bytes of a file's arrays and of its wanted texts, counted until they are too many."""
     import h5py
 
     total = 0
     with h5py.File(path) as file:
-        for size in look(file, whole):
+        for size in look(file, parts_of(file, wanted)):
             total += size
             if total > most:
                 break
     return total
 
 
+def limit_memory(most: int) -> None:
+    """No more than so many bytes beside what the interpreter and HDF5 use already (on Linux)."""
+    try:
+        import resource
+
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        return  # Windows has no limits, and others do not say how much is in use
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = used + most if hard == resource.RLIM_INFINITY else min(used + most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
 if __name__ == "__main__":
     try:
-        print(declared(sys.argv[1], sys.argv[2] == "whole", int(sys.argv[3])))
+        import h5py as h5py
+
+        limit_memory(int(sys.argv[2]))
+        print(declared(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))
     except ImportError as error:
         sys.exit(f"a look into it needs h5py, which cannot be imported: {error}")
+    except MemoryError:
+        sys.exit(f"a look into it takes more than {int(sys.argv[2]):,} bytes: refused")
     except Exception as error:
         sys.exit(str(error).splitlines()[0] if str(error) else type(error).__name__)

@@ -15,9 +15,11 @@ import numpy as np
 
 from stitchflow._archive import Archive
 from stitchflow._cells import representation, times
-from stitchflow._declared import check_h5, check_parquet, parquet_columns
+from stitchflow._frames import numbers, read_csv, read_parquet
+from stitchflow._frames import times as frame_times
+from stitchflow._h5ad import read_cells
 from stitchflow._snapshots import Snapshots
-from stitchflow._types import as_numbers, rows_named
+from stitchflow._time_labels import durations
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,10 @@ def _npz(path: Path, columns: Columns) -> dict[str, Any]:
         for part, name in names.items():
             if name in file.names or part in asked:
                 found[part] = file[name]
+        if found["t"].dtype.kind == "U":  # labels such as 36h
+            labels, index = np.unique(found["t"], return_inverse=True)
+            counted = durations(labels.tolist())
+            found["t"] = found["t"] if counted is None else counted[index]
         for name in ("train_idx", "test_idx"):
             if name in file.names:
                 found[name] = file[name]
@@ -123,94 +129,78 @@ def _npz(path: Path, columns: Columns) -> dict[str, Any]:
 
 
 def _frame(path: Path, columns: Columns) -> dict[str, Any]:
-    try:
-        import pandas
-    except ImportError:
-        raise ValueError(f"{path}: reading tables needs pandas; install stitchflow[data]") from None
     time = columns.time or "t"
-    named = [time, columns.weight, columns.id, columns.group, *(columns.features or ())]
+    labels = {name for name in (columns.id, columns.group) if name is not None}
+    taken = {time, *labels, *([] if columns.weight is None else [columns.weight])}
+    named = [*taken, *(columns.features or ())]
     try:
+        import pandas as pandas
+
         with _quietly(path, "a readable table"):
             if path.suffix.lower() == ".csv":
-                frame = pandas.read_csv(path)
-                # pandas gives the second of two equal names another one.
-                raw = pandas.read_csv(path, header=None, nrows=1, dtype=str)
-                names, there = pandas.Index(raw.iloc[0].dropna()), frame.columns
+                table = read_csv(path, labels)
             else:
-                there = names = pandas.Index(parquet_columns(path))
-                wanted = there[there.isin(named)] if columns.features else there
-                check_parquet(path, set(wanted))
-                frame = pandas.read_parquet(path, columns=list(wanted))
-                frame.columns = frame.columns.map(str)  # names may have been numbers
-    except ImportError:
-        raise ValueError(f"{path}: reading it needs pyarrow; install stitchflow[data]") from None
-    if not names.is_unique:
-        twice = names[names.duplicated()][0]
-        raise ValueError(f"{path}: two columns are called {twice!r}")
+                table = read_parquet(path, set(named), bool(columns.features))
+    except ImportError as error:
+        package = str(error.name).partition(".")[0]
+        raise ValueError(f"{path}: reading it needs {package}; install stitchflow[data]") from None
     if columns.rep:
         raise ValueError(f"{path}: --rep names a representation of an .h5ad; use --columns")
     for name in named:
-        if name is not None and name not in there:
-            listed = ", ".join(map(str, there[:20]))
+        if name not in table.names:
+            listed = ", ".join(map(str, table.names[:20]))
             raise ValueError(f"{path}: no column {name!r}; columns are {listed}")
-    features = list(columns.features or ())
-    if not features:
-        taken = {time, columns.weight, columns.id, columns.group}
-        left = frame[[name for name in frame.columns if name not in taken]]
-        features = list(left.select_dtypes("number").columns)
-        _check_left_to_us(left, features, path)
-    if not features:
-        raise ValueError(f"{path}: no numeric columns beside {time!r}")
+    frame = table.frame
     pick = lambda name: None if name is None else frame[name].to_numpy()
-    numbers = {
-        name: _numbers(frame[name], f"{path}: column {name!r}") for name in [time, *features]
-    }
-    return {
-        "x": np.stack([numbers[name] for name in features], axis=1),
-        "t": numbers[time],
-        "weights": pick(columns.weight),
-        "ids": pick(columns.id),
-        "groups": pick(columns.group),
-    }
+    try:
+        features = columns.features or table.dimensions(taken)
+        if not features:
+            raise ValueError(f"no numeric columns beside {time!r}")
+        return {
+            "x": np.stack([numbers(frame[name], name) for name in features], axis=1),
+            "t": frame_times(frame[time], time),
+            "weights": columns.weight and numbers(frame[columns.weight], columns.weight),
+            "ids": pick(columns.id),
+            "groups": pick(columns.group),
+        }
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
-    try:
-        import anndata
-    except ImportError:
-        raise ValueError(f"{path}: reading it needs anndata; install stitchflow[anndata]") from None
-    with _quietly(path, "a readable .h5ad file"):
-        check_h5(path, whole=columns.rep == "X")
-        # Backed: the genes stay on disk, a fit needs one representation.
-        adata = anndata.read_h5ad(path, backed="r")
-    if columns.features:
-        raise ValueError(f"{path}: --columns chooses columns of a table; use --rep for an .h5ad")
-    if columns.time is None:
-        listed = ", ".join(map(str, adata.obs.columns)) or "nothing"
-        raise ValueError(f"{path}: --time-key is needed; obs holds {listed}")
-    for name in (columns.time, columns.weight, columns.id, columns.group):
-        if name is not None and name not in adata.obs:
-            listed = ", ".join(map(str, adata.obs.columns)) or "nothing"
-            raise ValueError(f"{path}: no {name!r} in obs, which holds {listed}")
+    asked = [columns.time, columns.weight, columns.id, columns.group]
+    keys = [name for name in asked if name is not None]
     rep = columns.rep or "X_pca"
     try:
-        x, t = representation(adata, rep), times(adata, columns.time)
+        with _quietly(path, "a readable .h5ad file"):
+            cells = read_cells(path, keys, rep)
+    except ImportError:
+        raise ValueError(f"{path}: reading it needs anndata; install stitchflow[anndata]") from None
+    if columns.features:
+        raise ValueError(f"{path}: --columns chooses columns of a table; use --rep for an .h5ad")
+    listed = ", ".join(cells.columns) or "nothing"
+    if columns.time is None:
+        raise ValueError(f"{path}: --time-key is needed; obs holds {listed}")
+    for name in keys:
+        if name not in cells.columns:
+            raise ValueError(f"{path}: no {name!r} in obs, which holds {listed}")
+    try:
+        x, t = representation(cells, rep), times(cells, columns.time)
     except KeyError:
-        listed = ", ".join(adata.obsm) or "nothing"
+        listed = ", ".join(cells.obsm) or "nothing"
         raise ValueError(
             f"{path}: no representation {rep!r} in obsm, which holds {listed}"
         ) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    pick = lambda name: None if name is None else adata.obs[name].to_numpy()
-    adata.file.close()
+    pick = lambda name: None if name is None else cells.obs[name].to_numpy()
     return {
         "x": x,
         "t": t,
         "weights": pick(columns.weight),
         "ids": pick(columns.id),
         "groups": pick(columns.group),
-        "names": adata.obs_names,
+        "names": cells.obs.index,
     }
 
 
@@ -226,48 +216,6 @@ def _quietly(path: Path, kind: str) -> Iterator[None]:
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: not {kind} ({first})") from None
-
-
-def _check_left_to_us(frame: Any, features: list[Any], path: Path) -> None:
-    """Nobody said which columns are dimensions: none may be one, or not be one, by accident."""
-    choose = "or choose columns with --columns"
-    for name in features:
-        if str(name).startswith("Unnamed: "):  # pandas' word for a column without a name
-            raise ValueError(
-                f"{path}: column {name!r} looks like an index that was written along; write the "
-                f"file without it, {choose}"
-            )
-    for name in frame.columns.difference(features, sort=False):
-        column = frame[name]
-        bad = _no_numbers(column)
-        if 0 < 2 * bad.size < column.notna().sum():
-            raise ValueError(
-                f"{path}: column {name!r} holds numbers, but {column.iloc[bad[0]]!r} in "
-                f"{rows_named(bad)}; mend it, {choose}"
-            )
-
-
-def _no_numbers(column: Any) -> np.ndarray:
-    """The rows of a pandas column of text that are neither numbers nor missing."""
-    import pandas
-
-    if not (pandas.api.types.is_object_dtype(column) or pandas.api.types.is_string_dtype(column)):
-        return np.arange(len(column))
-    unread = pandas.isna(pandas.to_numeric(column, errors="coerce"))
-    return np.flatnonzero(unread & column.notna())
-
-
-def _numbers(column: Any, place: str) -> np.ndarray:
-    """A pandas column as floats, or an error that says where it is and what it holds."""
-    try:
-        found = column.to_numpy()
-        if found.dtype == object:  # pandas has several words for what is missing
-            found = np.where(column.isna(), np.nan, found)
-        return as_numbers(found, place).astype(np.float64)
-    except ValueError:
-        bad = _no_numbers(column)
-        example = f", for example {column.iloc[bad[0]]!r} in row {bad[0]}" if bad.size else ""
-        raise ValueError(f"{place} must hold numbers, got {column.dtype}{example}") from None
 
 
 def _rows(part: Any, name: str, n: int) -> np.ndarray | None:

@@ -134,6 +134,8 @@ def as_labels(column: ArrayLike, name: str) -> np.ndarray | None:
     check_unmasked(column, name)
     labels = np.asarray(column)
     try:
+        if labels.dtype.kind == "U" and not all(isinstance(label, str) for label in column):
+            raise TypeError("NumPy makes one text of 7 and of '7'")
         absent = [label is None or bool(label != label) for label in labels.tolist()]
         np.unique(labels[~np.array(absent, bool)])
     except TypeError:

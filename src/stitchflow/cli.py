@@ -6,6 +6,8 @@ import math
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
@@ -92,7 +94,8 @@ def fit(
     )
     features = None if columns is None else tuple(columns.split(","))
     names = Columns(time_key, rep, features, weight_key, id_key, group_key)
-    file = read_table(data, names)
+    with _notes():
+        file = read_table(data, names)
     left_out = _numbers(hold_out, "--hold-out")
     train = for_training(file, left_out, test_fraction, seed)[1]
     console.print(f"{data}: {file.snapshots!r}")
@@ -150,7 +153,8 @@ def evaluate(
     from stitchflow._evaluate import evaluate as score
     from stitchflow._scores import table
 
-    result, test = _runs.open_run(run, data)
+    with _notes():
+        result, test = _runs.open_run(run, data)
     if test is None:
         raise ValueError(f"{run} held nothing out; name other individuals with --data")
     scores, seconds = _runs.timed(score, result, test, progress=sys.stderr.isatty())
@@ -197,7 +201,8 @@ def simulate(
     if from_ is None:
         start = Sample(np.asarray(result.flow.sample([when[0]], 1000, key=seed)[0]))
     else:
-        file = read_table(from_, Columns.stored(result.source.get("columns", {})))
+        with _notes():
+            file = read_table(from_, Columns.stored(result.source.get("columns", {})))
         with naming(f"--from {from_}"):
             start = Sample.of(file.snapshots, file.snapshots.at(when[0]))
             as_cloud(start.x, "x", result.flow.dim)
@@ -259,7 +264,8 @@ def crossval(
         _check_chart(plot)
     features = None if columns is None else tuple(columns.split(","))
     keys = Columns(time_key, rep, features, weight_key, id_key, group_key)
-    table = read_table(data, keys)
+    with _notes():
+        table = read_table(data, keys)
     console.print(f"{data}: {table.snapshots!r}")
     with naming(str(data)):
         scores = cross_validate(
@@ -331,6 +337,23 @@ def _write_report(result: Any, out: Path, test: Any) -> None:
         console.print(f"wrote {out / REPORT}", soft_wrap=True)
     except ImportError as error:
         console.print(str(error))
+
+
+@contextmanager
+def _notes() -> Iterator[None]:
+    """What the reader of a file has to say of it, a line each."""
+    from stitchflow._status import DataWarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        if issubclass(category, DataWarning):
+            console.print(f"note: {message}", soft_wrap=True)
+        else:
+            otherwise(message, category, *rest)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DataWarning)
+        otherwise, warnings.showwarning = warnings.showwarning, show
+        yield
 
 
 def _check_chart(path: Path) -> None:

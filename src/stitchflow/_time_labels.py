@@ -1,0 +1,90 @@
+"""Times that are written as labels: "E8.5", "day 12", "36h"."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stitchflow._status import DataWarning
+
+# A hyphen behind a letter or digit joins words: "day-2" is the second day, "-2" two before.
+NUMBER = re.compile(r"(?:(?<![^\W_])[-+])?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+# Seconds of each unit, and how it is written. Months and years are not of one length, and "m" may
+# be a month or a minute: none of them can be converted.
+UNITS: dict[str, tuple[float, str]] = {
+    "milliseconds": (1e-3, "ms msec millisecond milliseconds"),
+    "seconds": (1.0, "s sec secs second seconds"),
+    "minutes": (60.0, "min mins minute minutes"),
+    "hours": (3600.0, "h hr hrs hour hours"),
+    "days": (86400.0, "d day days"),
+    "weeks": (604800.0, "w wk wks week weeks"),
+}
+WRITTEN = {word: unit for unit, (_, words) in UNITS.items() for word in words.split()}
+
+
+def durations(labels: Sequence[Any]) -> np.ndarray | None:
+    """Times of labels that are each a number with a unit of time; None where one is not.
+
+    Several units are converted into the smallest of them, which is said.
+    """
+    parts = [_parted(label) for label in labels]
+    if not all(part is not None and (part[1] in WRITTEN or _is_zero(part)) for part in parts):
+        return None
+    return _in_one_unit(labels, [part for part in parts if part is not None])
+
+
+def order_of(labels: Sequence[Any]) -> np.ndarray:
+    """Times of ordered labels: the number in each if they rise, else 0, 1, 2, ..."""
+    parts = [_parted(label) for label in labels]
+    if all(part is not None for part in parts):
+        values = _in_one_unit(labels, [part for part in parts if part is not None])
+        if (np.diff(values) > 0).all():
+            return values
+    if any(NUMBER.search(str(label)) for label in labels):
+        words = f"the labels {_listed(labels)} are not each named with one number"
+        advice = "their places 0, 1, 2, ... are the times; give numbers for other times"
+        warnings.warn(f"{words} that rises: {advice}", DataWarning, stacklevel=3)
+    return np.arange(len(labels), dtype=np.float64)
+
+
+def _parted(label: Any) -> tuple[float, str] | None:
+    """The one number of a label, and the words around it, which say in what it counts."""
+    found = NUMBER.findall(str(label))
+    if len(found) != 1:
+        return None
+    around = re.sub(r"[\s_-]+", " ", NUMBER.sub(" ", str(label), count=1).lower()).strip()
+    return float(found[0]), around
+
+
+def _is_zero(part: tuple[float, str]) -> bool:
+    """Zero is the same time in every unit."""
+    return part == (0.0, "")
+
+
+def _in_one_unit(labels: Sequence[Any], parts: list[tuple[float, str]]) -> np.ndarray:
+    values = np.array([number for number, _ in parts])
+    words = [WRITTEN.get(word, word) for word in (part[1] for part in parts)]
+    used = {word for word, part in zip(words, parts, strict=True) if not _is_zero(part)}
+    if len(used) <= 1:
+        return values
+    if not used <= set(UNITS):
+        raise ValueError(
+            f"the labels {_listed(labels)} count in several units that cannot be converted into "
+            "one another; give numbers for the times"
+        )
+    unit = min(used, key=lambda word: UNITS[word][0])
+    warnings.warn(
+        f"the labels {_listed(labels)} are of several units: their times are counted in {unit}",
+        DataWarning,
+        stacklevel=4,
+    )
+    scale = [UNITS.get(word, UNITS[unit])[0] / UNITS[unit][0] for word in words]
+    return values * np.array(scale)
+
+
+def _listed(labels: Sequence[Any]) -> str:
+    return ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
