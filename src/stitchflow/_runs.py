@@ -51,7 +51,12 @@ def keep_compilations() -> None:
 def for_training(
     file: DataFile, hold_out: Sequence[float], fraction: float, seed: int
 ) -> tuple[Split, Snapshots]:
-    """Who is set aside, and the individuals that are left to learn from."""
+    """Who is set aside, and the individuals that are left to learn from.
+
+    The whole file has to be sound: individuals who are set aside judge the fit later.
+    """
+    with naming(str(file.path)):
+        check_data(file.snapshots)
     split = Split.of(file, hold_out, fraction, seed)
     with naming(f"{file.path}: what is left for training"):
         return split, check_data(file.at_rows(split.train))
