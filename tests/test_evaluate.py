@@ -98,7 +98,7 @@ def test_a_cloud_that_flies_away_gets_no_score(still):
     fit, test = still
 
     class Broken(type(fit.flow)):
-        def simulate(self, x0, times, key=0, *, ode=False):
+        def simulate(self, x0, times, key=0, *, weights=None, ode=False):
             return np.full((len(times), *np.shape(x0)), np.nan)
 
     bad = sf.Fit(fit.method, Broken(fit.data), None, fit.status, {}, 0, 0.0, data=fit.data)
