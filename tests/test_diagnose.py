@@ -199,7 +199,7 @@ def test_fields_are_gradients_and_divergence_free(dim):
 
 
 def test_methods_without_an_energy_are_refused():
-    data = sf.Snapshots.from_arrays([np.zeros((5, 2)), np.ones((5, 2))], [0.0, 1.0])
+    data = sf.Snapshots.from_arrays([np.eye(5, 2), 1.0 + np.eye(5, 2)], [0.0, 1.0])
     with pytest.raises(sf.NotAvailable, match="nearest"):
         diagnose(sf.fit(data, sf.Nearest(), progress=False))
 

@@ -76,9 +76,24 @@ def test_unseen_times_are_interpolated_or_forecast():
     assert unseen.value < 2.0 * unseen.floor
 
 
-def test_draws_are_the_same_for_every_method_and_call(still):
+def test_every_method_is_asked_about_the_same_individuals(still, monkeypatch):
+    """Of 30 individuals a time 20 are drawn: the same for another method, others with a key."""
+    monkeypatch.setattr(_judge, "MOST", 20)
     fit, test = still
-    assert list(sf.evaluate(fit, test)) == list(sf.evaluate(fit, test))
+
+    def asked(method, key: int = 0) -> set[bytes]:
+        heard = []
+        distance = lambda x, y, *weights: float(heard.append(y) is not None)
+        monkeypatch.setitem(metrics.DISTANCES, "w1", distance)
+        result = sf.fit(fit.data, method, progress=False)
+        sf.evaluate(result, test, metrics=("w1",), protocols=("marginal", "one-step"), key=key)
+        assert {len(cloud) for cloud in heard} == {20}
+        return {cloud.tobytes() for cloud in heard}
+
+    one, other, later = asked(sf.Nearest()), asked(sf.OTLinear()), asked(sf.Nearest(), key=1)
+    assert one == other
+    assert len(one) == _judge.DRAWS * (2 * len(test) - 1)  # one-step has no first time
+    assert not one & later
 
 
 def test_without_training_data_floors_are_unknown(still):

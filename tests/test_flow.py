@@ -65,7 +65,7 @@ def test_times_outside_are_simulated_and_said():
 
 
 def test_what_cannot_be_answered_is_refused_by_name():
-    data = sf.Snapshots.from_arrays([np.zeros((3, 1)), np.ones((3, 1))], [0, 1])
+    data = sf.Snapshots.from_arrays([np.eye(3, 1), 1.0 + np.eye(3, 1)], [0, 1])
     flow = sf.fit(data, sf.Nearest(), progress=False).flow
     with pytest.raises(sf.NotAvailable, match="nearest cannot answer log_density"):
         flow.log_density([[0.0]], 0.0)

@@ -79,7 +79,7 @@ def test_a_prior_says_where_growth_is():
 
 
 def test_without_growth_there_is_no_rate():
-    data = sf.Snapshots.from_arrays([np.zeros((5, 2)), np.ones((5, 2))], [0.0, 1.0])
+    data = sf.Snapshots.from_arrays([np.eye(5, 2), 1.0 + np.eye(5, 2)], [0.0, 1.0])
     quick = sf.Stitching(optimiser=sf.Optimiser(steps=5), consistency=FIRST_STAGE)
     with pytest.raises(sf.NotAvailable, match="growth"):
         sf.fit(data, quick, progress=False).flow.growth(np.zeros((1, 2)), 0.0)

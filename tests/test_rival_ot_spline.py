@@ -40,8 +40,8 @@ def test_beyond_the_data_paths_go_straight_on():
 
 
 def test_individuals_without_weight_are_never_drawn():
-    clouds = [np.array([[0.0], [9.0]]), np.array([[1.0], [10.0]])]
+    clouds = [np.array([[0.0], [0.5], [9.0]]), np.array([[1.0], [0.8], [10.0]])]
     for paired in (True, False):
-        data = sf.Snapshots.from_arrays(clouds, [0.0, 1.0], [[1.0, 0.0]] * 2, paired=paired)
+        data = sf.Snapshots.from_arrays(clouds, [0.0, 1.0], [[1.0, 1.0, 0.0]] * 2, paired=paired)
         flow = sf.fit(data, sf.OTSpline(), progress=False).flow
         assert np.asarray(flow.sample([0.0, 0.5, 1.0], 50)).max() <= 1.0

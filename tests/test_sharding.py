@@ -45,7 +45,7 @@ def test_two_devices_and_two_processes_equal_one():
 
 
 def test_bad_devices_are_refused():
-    data = sf.Snapshots.from_arrays([np.zeros((3, 1)), np.ones((3, 1))], [0.0, 1.0])
+    data = sf.Snapshots.from_arrays([np.eye(3, 1), 1.0 + np.eye(3, 1)], [0.0, 1.0])
     with pytest.raises(TypeError, match="devices must be some of"):
         sf.fit(data, devices=["cpu"])
     with pytest.raises(TypeError, match="only stitching"):

@@ -142,7 +142,7 @@ def test_a_fit_that_was_damaged_in_its_file_is_named(adata, tmp_path):
         ({"header": "[" * 10**5}, "its header is not JSON"),
         ({"header": "[]"}, "must each be a dictionary"),
         ({"arrays": np.zeros(3)}, "must each be a dictionary"),
-        ({"header": header.replace('"format": 2', '"format": 99')}, "it has format 99"),
+        ({"header": header.replace('"format": 3', '"format": 99')}, "it has format 99"),
     ):
         adata.uns["k"] = sound | change
         with pytest.raises(ValueError, match=rf"uns\['k'\]: .*{words}"):
@@ -167,7 +167,7 @@ def test_functions_of_your_own_are_handed_to_every_call():
         sf.tl.score: {"metrics": ("w1",), "protocols": ("marginal",)},
     }
     for call, settings in calls.items():
-        with pytest.raises(ValueError, match="pass the same one again by energy="):
+        with pytest.raises(ValueError, match="pass the same energy again by energy="):
             call(cells, **settings)
         assert len(call(cells, **settings, energy=energy)) > 0
     with pytest.raises(ValueError, match="draws must be at least 1"):  # it got past the model

@@ -53,22 +53,28 @@ def save(fit: Fit, path: Any, *, overwrite: bool = False) -> None:
     folder = Path(path)
     check = lambda: check_free(folder, overwrite, str(folder), "overwrite=True to replace it")
     check()
+    contents = _contents(fit, folder)  # first: a fit that cannot be stored leaves nothing behind
     folder.mkdir(parents=True, exist_ok=True)
     with only_writer(folder):
         check()  # another process may have been here since
         settle(folder)
-        write_run(fit, folder)
+        write_together(contents)
 
 
 def write_run(fit: Fit, folder: Path) -> None:
     """Write a fit's two files. For the holder of the folder's lock."""
+    write_together(_contents(fit, folder))
+
+
+def _contents(fit: Fit, folder: Path) -> dict[Path, bytes]:
+    """The two files of a fit. They are renamed in this order."""
     header, arrays = plain(fit)
     content = packed(arrays)
     header["arrays_sha256"] = sha256(content).hexdigest()
     header["sha256"] = seal(header)
     text = json.dumps(header, indent=1).encode()
     # The header names the arrays' hash and is renamed last: a run is complete once it is there.
-    write_together({folder / ARRAYS: content, folder / HEADER: text})
+    return {folder / ARRAYS: content, folder / HEADER: text}
 
 
 def load(
