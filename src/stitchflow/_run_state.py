@@ -26,7 +26,8 @@ from stitchflow._files import LOCK, partial_of, read_file, read_json, write_part
 # settings of parts of the user's own, and tells what the energy's functions do.
 FORMAT, READ = 3, (1, 2, 3)
 HEADER, ARRAYS = "header.json", "arrays.npz"
-PLAN, SPLIT, REPORT = "plan.json", "split.npz", "report.html"
+PLAN, SPLIT = "plan.json", "split.npz"
+REPORT = "report.html"
 CHECKPOINT = "checkpoint.npz"
 CHECKPOINTS = (CHECKPOINT, "checkpoint-energy.npz", "checkpoint-curve.npz")
 # In the order in which a run that is replaced is removed: without a header there is no model.
