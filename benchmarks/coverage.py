@@ -15,9 +15,9 @@ import numpy as np
 
 import stitchflow as sf
 from pages import ROOT, fill
-from stitchflow._energy import Energy
-from stitchflow._runs import append_json, keep_compilations
-from stitchflow._simulate import simulate
+from stitchflow._command.runs import append_json, keep_compilations
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.simulate import simulate
 from stitchflow.bench._runs import read_lines
 from stitchflow.datasets import wavy_valley_potential
 

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 import stitchflow as sf
-from stitchflow import _io
-from stitchflow._advice import advice
-from stitchflow._archive import Archive
-from stitchflow._method import check_data
+from stitchflow._data.advice import advice
+from stitchflow._files.archive import Archive
+from stitchflow._method.contract import check_data
+from stitchflow._storage import save as _io
 
 KINDS = ("arrays", "npz", "csv", "parquet", "h5ad")
 Rng = np.random.Generator

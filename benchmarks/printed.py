@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pages import ROOT, fill
-from stitchflow._runs import append_json
+from stitchflow._command.runs import append_json
 from stitchflow.bench import Run
 from stitchflow.bench._published import JKO_PAIRED
 from stitchflow.bench._runs import read_lines

@@ -18,7 +18,7 @@ from pathlib import Path
 import jax
 
 import stitchflow as sf
-from stitchflow._runs import append_json
+from stitchflow._command.runs import append_json
 from stitchflow.bench import Run
 from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tasks import TASKS

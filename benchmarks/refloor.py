@@ -16,9 +16,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from stitchflow._evaluate import PROTOCOLS, floors
-from stitchflow._files import write_atomically
-from stitchflow._judge import Judge
+from stitchflow._files.whole import write_atomically
+from stitchflow._judging.evaluate import PROTOCOLS, floors
+from stitchflow._judging.judge import Judge
 from stitchflow._types import as_key
 from stitchflow.bench._tasks import TASKS
 from stitchflow.metrics import DISTANCES

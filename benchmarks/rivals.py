@@ -20,7 +20,7 @@ from rival_tables import GROUPS, LEFT_OUT, NO_SEED, STEPPED, Group, stepped, tab
 
 import stitchflow as sf
 from pages import ROOT, fill
-from stitchflow._runs import keep_compilations
+from stitchflow._command.runs import keep_compilations
 from stitchflow.bench import Run
 from stitchflow.bench._paper import carry_out_all
 from stitchflow.bench._runs import Prepared, read_lines

@@ -53,7 +53,7 @@ def write(path: Path, total: int) -> None:
 
 def fit(path: Path) -> dict:
     import stitchflow as sf
-    from stitchflow._tables import read_table
+    from stitchflow._reading.tables import read_table
 
     start = time.perf_counter()
     data = read_table(path).snapshots

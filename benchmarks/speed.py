@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import stitchflow as sf
-from stitchflow._observations import Observations
-from stitchflow._optimise import minimise
-from stitchflow._runs import append_json
+from stitchflow._command.runs import append_json
+from stitchflow._data.observations import Observations
+from stitchflow._training.optimise import minimise
 from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tasks import TASKS
 

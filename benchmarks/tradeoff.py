@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 
 import stitchflow as sf
 from pages import ROOT
-from stitchflow._runs import append_json, keep_compilations
+from stitchflow._command.runs import append_json, keep_compilations
 from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tasks import TASKS
 

@@ -28,12 +28,13 @@ import numpy as np
 
 import stitchflow as sf
 from pages import ROOT, fill
-from stitchflow import _runs, cli
-from stitchflow._io import load, plain
-from stitchflow._run_state import PLAN, whole_model
-from stitchflow._runs import append_json, fit_file, keep_compilations
-from stitchflow._settings import build_method
-from stitchflow._tables import Columns, read_table
+from stitchflow import cli
+from stitchflow._command import runs as _runs
+from stitchflow._command.runs import append_json, fit_file, keep_compilations
+from stitchflow._command.settings import build_method
+from stitchflow._reading.tables import Columns, read_table
+from stitchflow._storage.run_state import PLAN, whole_model
+from stitchflow._storage.save import load, plain
 from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tables import markdown
 

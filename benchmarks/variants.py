@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stitchflow import Stitching
-from stitchflow._runs import append_json, keep_compilations
+from stitchflow._command.runs import append_json, keep_compilations
 from stitchflow.bench._runs import Run, is_done, read_lines
 from stitchflow.bench._tables import Results, markdown, number
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 import stitchflow as sf
 from pages import ROOT, fill
-from stitchflow._runs import append_json, keep_compilations
+from stitchflow._command.runs import append_json, keep_compilations
 from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tables import markdown
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import stitchflow as sf
-from stitchflow._flow import Flow
+from stitchflow._method.flow import Flow
 from stitchflow._types import as_rng
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._advice import advice
+from stitchflow._data.advice import advice
 
 RNG = np.random.default_rng(0)
 

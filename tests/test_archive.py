@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 import pytest
 
-from stitchflow._archive import Archive
+from stitchflow._files.archive import Archive
 
 X = np.arange(12.0).reshape(4, 3)
 

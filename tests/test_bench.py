@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _runs, datasets
-from stitchflow._energy import Energy
+from stitchflow import datasets
+from stitchflow._command import runs as _runs
+from stitchflow._energy.energy import Energy
 from stitchflow.bench import TASKS, Run, write_report
 from stitchflow.bench import _paper as paper_module
 from stitchflow.bench import _truth as truth

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _change
-from stitchflow._change import LEVEL, change
+from stitchflow._judging import change as _change
+from stitchflow._judging.change import LEVEL, change
 
 TIMES = np.arange(5.0)
 SETS = 60

@@ -19,8 +19,13 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _crossval, _optimise, _runs, _settings, _tables, cli, metrics
-from stitchflow._files import only_writer
+from stitchflow import cli, metrics
+from stitchflow._command import runs as _runs
+from stitchflow._command import settings as _settings
+from stitchflow._files.whole import only_writer
+from stitchflow._judging import crossval as _crossval
+from stitchflow._reading import tables as _tables
+from stitchflow._training import optimise as _optimise
 
 TIMES = [0.0, 1.0, 2.0, 4.0]
 N = 20

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._runs import append_json, crossval_rows
+from stitchflow._command.runs import append_json, crossval_rows
 from stitchflow.bench._runs import read_lines
 
 TINY = sf.Stitching(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _stages
-from stitchflow._consistency import carry, energy_distance, window
-from stitchflow._energy import Energy
-from stitchflow._observations import Observations
+from stitchflow._data.observations import Observations
+from stitchflow._energy.energy import Energy
+from stitchflow._objective.consistency import carry, energy_distance, window
+from stitchflow._stitching import stages as _stages
 
 
 def test_energy_distance_of_two_gaussians_and_of_one_with_itself():

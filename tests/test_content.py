@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 import stitchflow as sf
-from stitchflow import _content, _run_folder, _runs
-from stitchflow._content import DOUBLE, SINGLE, among, marks, precision_of
+from stitchflow._command import runs as _runs
+from stitchflow._data import content as _content
+from stitchflow._data.content import DOUBLE, SINGLE, among, marks, precision_of
+from stitchflow._storage import run_folder as _run_folder
 from test_cli import N, T, X, no_compilation_cache, refused, stitchflow, values, write
 from test_cli import rows_of as lines_of
 

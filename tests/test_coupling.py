@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stitchflow import _coupling
+from stitchflow._measure import coupling as _coupling
 
 
 def test_assignment_undoes_a_permutation():

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _crossval
-from stitchflow._crossval import CrossValidation, folds_of
-from stitchflow._scores import Scores
+from stitchflow._judging import crossval as _crossval
+from stitchflow._judging.crossval import CrossValidation, folds_of
+from stitchflow._judging.scores import Scores
 from stitchflow.cli import main
 
 QUICK = sf.Stitching(

@@ -9,10 +9,11 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from stitchflow import Curve, Snapshots, Stitching, _coupling
-from stitchflow._curve import hermite, inverse_softplus, node_times, through_snapshots
-from stitchflow._networks import MLP, GrowthRate
-from stitchflow._start import start
+from stitchflow import Curve, Snapshots, Stitching
+from stitchflow._energy.networks import MLP, GrowthRate
+from stitchflow._measure import coupling as _coupling
+from stitchflow._measure.curve import hermite, inverse_softplus, node_times, through_snapshots
+from stitchflow._stitching.start import start
 
 
 def line() -> Curve:

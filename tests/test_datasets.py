@@ -7,7 +7,7 @@ import pytest
 
 import stitchflow as sf
 from stitchflow import datasets
-from stitchflow._simulate import simulate
+from stitchflow._energy.simulate import simulate
 
 
 @pytest.mark.parametrize("name", datasets.POTENTIALS)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _runs, cli
-from stitchflow._demo import _check_folder
+from stitchflow import cli
+from stitchflow._command import runs as _runs
+from stitchflow._command.demo import _check_folder
 from stitchflow.datasets import double_well, double_well_potential
 
 TIMES = (0.0, 0.2, 0.4, 0.7, 1.0, 1.5)

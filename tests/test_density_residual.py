@@ -7,7 +7,7 @@ import pytest
 
 import stitchflow as sf
 from stitchflow import Curve, DensityResidual, Energy, Entropy, Potential
-from stitchflow._curve import inverse_softplus
+from stitchflow._measure.curve import inverse_softplus
 from test_residual import ORDERS, SCHEMES, ou_curve, ou_energy
 
 pytestmark = pytest.mark.full

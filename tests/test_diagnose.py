@@ -11,14 +11,14 @@ import pytest
 import scipy.stats
 
 import stitchflow as sf
-from stitchflow._change import LEVEL, Change, change
-from stitchflow._curve import inverse_softplus
-from stitchflow._diagnose import BETAS, _everybody, diagnose, dissipation, draw_from
-from stitchflow._diagnosis import Carried, as_good
-from stitchflow._energy import Energy
-from stitchflow._flow import StitchedFlow
-from stitchflow._method import Fit
-from stitchflow._regression import fields_at
+from stitchflow._energy.energy import Energy
+from stitchflow._judging.change import LEVEL, Change, change
+from stitchflow._judging.diagnose import BETAS, _everybody, diagnose, dissipation, draw_from
+from stitchflow._judging.diagnosis import Carried, as_good
+from stitchflow._judging.regression import fields_at
+from stitchflow._measure.curve import inverse_softplus
+from stitchflow._method.contract import Fit
+from stitchflow._method.flow import StitchedFlow
 
 TIMES = np.linspace(0.0, 1.0, 5)
 

@@ -16,8 +16,8 @@ from stitchflow import (
     VectorKernel,
     VelocityResidual,
 )
-from stitchflow._curve import inverse_softplus
-from stitchflow._kde import Field
+from stitchflow._measure.curve import inverse_softplus
+from stitchflow._measure.kde import Field
 from test_residual import ou_curve, ou_energy
 
 pytestmark = pytest.mark.full

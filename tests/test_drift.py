@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stitchflow._drift import Drift, shared_drift
+from stitchflow._measure.drift import Drift, shared_drift
 
 TIMES = np.array([0.0, 0.4, 1.0, 1.5, 2.3])
 TURN = np.array([[0.0, -1.0], [1.0, 0.0]])

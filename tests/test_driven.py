@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._driven import Driven, DrivenFlow
-from stitchflow._optimise import Optimum, minimise
+from stitchflow._method.driven import Driven, DrivenFlow
+from stitchflow._training.optimise import Optimum, minimise
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ import pytest
 
 import stitchflow as sf
 from falling import Falling
-from stitchflow import _judge, metrics
-from stitchflow._flow import Flow
+from stitchflow import metrics
+from stitchflow._judging import judge as _judge
+from stitchflow._method.flow import Flow
 
 
 def drifting(n: int = 60, key: int = 0) -> sf.Snapshots:

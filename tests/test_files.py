@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stitchflow._files import (
+from stitchflow._files.whole import (
     only_writer,
     partial_of,
     read_file,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._curve import inverse_softplus
-from stitchflow._driven import DrivenFlow
-from stitchflow._flow import StitchedFlow
+from stitchflow._data.units import Units
+from stitchflow._measure.curve import inverse_softplus
+from stitchflow._method.driven import DrivenFlow
+from stitchflow._method.flow import StitchedFlow
 from stitchflow._types import as_key
-from stitchflow._units import Units
 
 UNITS = Units((10.0,), length=2.0, start=5.0, duration=4.0)
 

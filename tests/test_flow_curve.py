@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stitchflow._flow_curve import FlowCurve
+from stitchflow.rivals._flow_curve import FlowCurve
 
 pytestmark = pytest.mark.full
 

@@ -13,7 +13,9 @@ import pytest
 from scipy import sparse
 
 import stitchflow as sf
-from stitchflow import _declared, _runs, _tables
+from stitchflow._command import runs as _runs
+from stitchflow._reading import declared as _declared
+from stitchflow._reading import tables as _tables
 from test_cli import refused, succeed
 
 N = 24
@@ -249,7 +251,7 @@ def test_the_look_at_an_h5ad_names_a_missing_package(tmp_path, monkeypatch):
 
 
 def declared_by(path, most: int) -> int:
-    from stitchflow._h5_probe import declared
+    from stitchflow._reading.h5_probe import declared
 
     return declared(str(path), most, ("/texts", "/numbers"))
 
@@ -297,7 +299,7 @@ BOMBS = """
 import json, resource, sys, warnings
 import anndata, h5py, numpy as np, pandas as pd, pyarrow as pa
 from pyarrow import parquet
-from stitchflow._tables import Columns, read_table
+from stitchflow._reading.tables import Columns, read_table
 
 n, folder, long = 3000, sys.argv[1], "a" * 2**20
 t, x = np.repeat([0.0, 1.0, 2.0], n // 3), np.random.default_rng(0).normal(size=(n, 2))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._curve import inverse_softplus
+from stitchflow._measure.curve import inverse_softplus
 from stitchflow.metrics import DISTANCES
 
 RNG = np.random.default_rng(0)

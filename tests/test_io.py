@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _io, _run_state
-from stitchflow._archive import Archive
-from stitchflow._files import only_writer
-from stitchflow._flow import StitchedFlow
+from stitchflow._files.archive import Archive
+from stitchflow._files.whole import only_writer
+from stitchflow._method.flow import StitchedFlow
+from stitchflow._storage import run_state as _run_state
+from stitchflow._storage import save as _io
 from stitchflow.datasets import double_well
 
 DATA = double_well(n=60, key=0)[0]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import stitchflow as sf
-from stitchflow._jko import Marginals, origins
+from stitchflow.rivals._jko import Marginals, origins
 
 
 def test_origins_are_where_a_shifted_cloud_was(x64):

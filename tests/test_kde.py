@@ -11,9 +11,9 @@ from scipy.stats import norm
 
 import parity
 from stitchflow import KDE, Curve, silverman
-from stitchflow import _kde as kde_module
-from stitchflow._curve import inverse_softplus
-from stitchflow._kde import leave_one_out_bandwidth
+from stitchflow._measure import kde as kde_module
+from stitchflow._measure.curve import inverse_softplus
+from stitchflow._measure.kde import leave_one_out_bandwidth
 
 
 def random_kde(shape: str, n: int = 7, d: int = 3) -> KDE:

@@ -12,8 +12,8 @@ import pytest
 
 import stitchflow as sf
 from falling import falling
-from stitchflow import _runs
-from stitchflow._tables import Columns, read_table
+from stitchflow._command import runs as _runs
+from stitchflow._reading.tables import Columns, read_table
 
 LOOKS = 2  # of each of three stages
 DONE = []  # a look each, over all processes of a run

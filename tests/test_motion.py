@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._motion import motion
+from stitchflow._data.motion import motion
 
 RNG = np.random.default_rng(0)
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stitchflow._networks import MLP, Chebyshev, GrowthRate, PolarSeries
+from stitchflow._energy.networks import MLP, Chebyshev, GrowthRate, PolarSeries
 
 
 def silu(x):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stitchflow._numerals import is_numeral, is_plain, read_numerals
+from stitchflow._reading.numerals import is_numeral, is_plain, read_numerals
 
 
 @pytest.mark.parametrize(

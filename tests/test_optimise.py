@@ -6,8 +6,10 @@ import numpy as np
 import optax
 import pytest
 
-from stitchflow import Checkpoint, Optimiser, _archive, _optimise
-from stitchflow._optimise import make_room, minimise
+from stitchflow import Checkpoint, Optimiser
+from stitchflow._files import archive as _archive
+from stitchflow._training import optimise as _optimise
+from stitchflow._training.optimise import make_room, minimise
 
 
 def bowl(model, data, key):

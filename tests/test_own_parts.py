@@ -12,7 +12,7 @@ import pytest
 
 import stitchflow as sf
 from stitchflow import _parts
-from stitchflow._packing import plan_of
+from stitchflow._energy.packing import plan_of
 from stitchflow._parts import built_in, described, name_of
 from stitchflow.bench._runs import Run
 from stitchflow.datasets import double_well
@@ -141,7 +141,7 @@ def fitted():
 def _started(method):
     import jax
 
-    from stitchflow._optimise import Optimum
+    from stitchflow._training.optimise import Optimum
 
     model = method.model(DATA, *jax.random.split(jax.random.key(0)))
     return Optimum(model, {}, sf.Status(True, "started"), 0, 0.0)
@@ -278,7 +278,7 @@ def test_names_are_public_and_only_real_built_ins_bear_them():
     assert name_of(sf.KL) == "stitchflow.KL"
     assert name_of(optax.nadam) == "optax.nadam"
     assert name_of(KL) == f"{HERE}.KL"
-    pretender = type("KL", (sf.KL,), {"__module__": "stitchflow._divergence"})
+    pretender = type("KL", (sf.KL,), {"__module__": "stitchflow._objective.divergence"})
     assert name_of(pretender) != "stitchflow.KL"
     assert built_in("stitchflow.KL") is sf.KL
     assert built_in("stitchflow.os") is None
@@ -301,7 +301,7 @@ def test_a_name_in_a_file_imports_nothing(tmp_path, fitted):
     path = tmp_path / "run" / "header.json"
     text = path.read_text().replace(f"{HERE}.Capped", "antigravity.Capped")
     header = {k: v for k, v in json.loads(text).items() if k != "sha256"}
-    from stitchflow._run_state import seal
+    from stitchflow._storage.run_state import seal
 
     path.write_text(json.dumps(header | {"sha256": seal(header)}))
     with pytest.raises(ValueError, match=r"antigravity\.Capped"):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._consistency import carry
-from stitchflow._kde import Field
-from stitchflow._observations import Observations
-from stitchflow._simulate import simulate
-from stitchflow._start import start
-from stitchflow._terms import Cloud
+from stitchflow._data.observations import Observations
+from stitchflow._energy.simulate import simulate
+from stitchflow._energy.terms import Cloud
+from stitchflow._measure.kde import Field
+from stitchflow._objective.consistency import carry
+from stitchflow._stitching.start import start
 from stitchflow.tl._dynamics import feels_others
 
 

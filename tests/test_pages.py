@@ -10,7 +10,8 @@ import pytest
 
 import stitchflow as sf
 from pages import DOCS, blocks, commands, run_page
-from stitchflow import _choices, bench, cli
+from stitchflow import bench, cli
+from stitchflow._stitching import defaults as _choices
 
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md"))
 ELSEWHERE = {"single-cell"}  # test_tl_tutorial.py

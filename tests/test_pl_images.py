@@ -17,8 +17,8 @@ from matplotlib.testing.compare import compare_images
 import stitchflow as sf
 from falling import falling, known_fit, well
 from stitchflow import pl
-from stitchflow._crossval import CrossValidation, FoldScore
-from stitchflow._ensemble import Ensemble
+from stitchflow._judging.crossval import CrossValidation, FoldScore
+from stitchflow._stitching.ensemble import Ensemble
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 12.0  # of 255, root mean square: fonts and antialiasing differ between versions

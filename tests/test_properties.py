@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import stitchflow as sf
-from stitchflow import _io
-from stitchflow._archive import Archive
-from stitchflow._curve import node_times, through_snapshots
-from stitchflow._files import write_atomically
+from stitchflow._files.archive import Archive
+from stitchflow._files.whole import write_atomically
+from stitchflow._measure.curve import node_times, through_snapshots
 from stitchflow._parts import described, made
-from stitchflow._tables import Columns, read_table
+from stitchflow._reading.tables import Columns, read_table
+from stitchflow._storage import save as _io
 from stitchflow.metrics import DISTANCES
 
 # The same examples every time: a new one belongs into `make trust`.

@@ -23,10 +23,10 @@ from stitchflow import (
     VectorKernel,
     VelocityResidual,
 )
-from stitchflow import _kde as kde_module
-from stitchflow._curve import inverse_softplus
-from stitchflow._diagnose import draw_from
-from stitchflow._intervals import Intervals
+from stitchflow._judging.diagnose import draw_from
+from stitchflow._measure import kde as kde_module
+from stitchflow._measure.curve import inverse_softplus
+from stitchflow._objective.intervals import Intervals
 from test_curve import growing
 from test_kde import parity_kde
 from test_spline import cubic_curve
@@ -193,7 +193,7 @@ def small_problem(n: int = 6):
         + Interaction(hidden=(8,), radial=False)
         + VectorKernel(hidden=(8,))
     )
-    from stitchflow._units import Units
+    from stitchflow._data.units import Units
 
     return curve, energy.init(rng.normal(size=(20, 2)), Units.identity(2), jax.random.key(1))
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import ndtri
 
 import stitchflow as sf
-from stitchflow._action import between, ends
-from stitchflow._pairs import Pairs
+from stitchflow.rivals._action import between, ends
+from stitchflow.rivals._pairs import Pairs
 
 pytestmark = pytest.mark.full
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._jko import Marginals, origins
-from stitchflow._terms import Cloud
+from stitchflow._energy.terms import Cloud
+from stitchflow.rivals._jko import Marginals, origins
 from stitchflow.rivals._jkonet_star_linear import (
     normal_equations,
     ridge_solution,

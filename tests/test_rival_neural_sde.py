@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._sinkhorn import sinkhorn_divergence
+from stitchflow._measure.sinkhorn import sinkhorn_divergence
 
 pytestmark = pytest.mark.full
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._pairs import Pairs
+from stitchflow.rivals._pairs import Pairs
 
 MEANS, DEVIATIONS, TIMES = (0.0, 3.0, 2.0), (1.0, 2.0, 1.5), np.array([0.0, 1.0, 1.5])
 METHOD = sf.OTCFM(hidden=(32, 32), width=0.0, batch=256, optimiser=sf.Optimiser(600))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._flow_curve import FlowCurve
+from stitchflow.rivals._flow_curve import FlowCurve
 from stitchflow.rivals._path_flow import velocity_residual
 
 pytestmark = pytest.mark.full

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow import _archive, _kde, _observations
-from stitchflow._archive import Archive
-from stitchflow._observations import Observations
-from stitchflow._tables import read_table
-from stitchflow._terms import Cloud
+from stitchflow._data import observations as _observations
+from stitchflow._data.observations import Observations
+from stitchflow._energy.terms import Cloud
+from stitchflow._files import archive as _archive
+from stitchflow._files.archive import Archive
+from stitchflow._measure import kde as _kde
+from stitchflow._reading.tables import read_table
 
 
 @pytest.fixture

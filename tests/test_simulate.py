@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stitchflow import Energy, Entropy, Interaction, Potential
-from stitchflow._simulate import _steepness, simulate
+from stitchflow._energy.simulate import _steepness, simulate
 
 RATE, BETA = 1.5, 0.3
 QUADRATIC = Potential(lambda x: 0.5 * RATE * (x**2).sum())

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._curve import inverse_softplus
-from stitchflow._intervals import Intervals
+from stitchflow._measure.curve import inverse_softplus
+from stitchflow._objective.intervals import Intervals
 
 pytestmark = pytest.mark.full
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._packing import plan_of
-from stitchflow._start import start as start_of
+from stitchflow._energy.packing import plan_of
+from stitchflow._stitching.start import start as start_of
 from stitchflow.datasets import double_well
 
 QUICK = sf.Optimiser(steps=60)
@@ -145,7 +145,7 @@ def test_frozen_parts_do_not_move():
 
 
 def test_minibatches_are_unbiased():
-    from stitchflow._observations import Observations
+    from stitchflow._data.observations import Observations
 
     rng = np.random.default_rng(0)
     clouds = [rng.normal(size=(n, 1)) + k for k, n in enumerate((40, 100, 70))]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import stitchflow as sf
-from stitchflow._tables import Columns, DataFile, read_table
+from stitchflow._reading.tables import Columns, DataFile, read_table
 from stitchflow.report._scene import labels
 
 N = 12

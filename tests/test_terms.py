@@ -17,10 +17,10 @@ from stitchflow import (
     VectorField,
     VectorKernel,
 )
-from stitchflow._energy import at_one
-from stitchflow._pair_terms import distances
-from stitchflow._terms import Cloud
-from stitchflow._units import Units
+from stitchflow._data.units import Units
+from stitchflow._energy.energy import at_one
+from stitchflow._energy.pair_terms import distances
+from stitchflow._energy.terms import Cloud
 from test_kde import parity_kde
 
 T = 0.3

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import stitchflow as sf
-from stitchflow._tables import Columns, read_table
-from stitchflow._time_labels import durations, order_of
+from stitchflow._reading.tables import Columns, read_table
+from stitchflow._reading.time_labels import durations, order_of
 
 X = np.arange(6.0).reshape(3, 2)
 

@@ -9,7 +9,7 @@ import pytest
 
 import stitchflow as sf
 from cells import anndata, frame, moving_blobs
-from stitchflow._cells import chosen
+from stitchflow._reading.cells import chosen
 from stitchflow.datasets import double_well
 
 QUICK = {"optimiser": sf.Optimiser(steps=3), "consistency": sf.Consistency(steps=0)}

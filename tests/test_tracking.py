@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._optimise import Optimiser, minimise
+from stitchflow._training.optimise import Optimiser, minimise
 from stitchflow.tracking import watched_by
 
 QUICK = sf.Stitching(

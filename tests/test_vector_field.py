@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._vector_field import VectorField
+from stitchflow._energy.vector_field import VectorField
 
 
 def ready(term: VectorField, dim: int) -> VectorField:
@@ -25,7 +25,7 @@ def test_a_divergence_free_field_has_no_divergence_and_is_no_gradient(dim):
 
 def test_a_known_rotation_turns_a_cloud():
     turn = sf.Energy.known(VectorField(lambda x: jnp.array([-x[1], x[0]])), 2)
-    from stitchflow._flow import simulate_in_units
+    from stitchflow._method.flow import simulate_in_units
 
     x0 = np.array([[1.0, 0.0], [0.0, 2.0]])
     end = simulate_in_units(turn, sf.Units.identity(2), x0, [0.0, np.pi / 2], 0, True)[-1]

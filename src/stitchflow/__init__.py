@@ -4,16 +4,27 @@ import logging as _logging
 from importlib.metadata import version as _version
 
 from stitchflow import datasets, metrics, pl, report, tl, tracking
-from stitchflow._checkpoint import Checkpoint
-from stitchflow._cluster import run_all
-from stitchflow._consistency import Consistency
-from stitchflow._crossval import CrossValidation, cross_validate
-from stitchflow._curve import Curve
-from stitchflow._density_residual import DensityResidual
-from stitchflow._diagnose import diagnose
-from stitchflow._diagnosis import Diagnosis
-from stitchflow._dissipation import DissipationResidual
-from stitchflow._divergence import (
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._data.units import Units
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.pair_terms import Interaction, VectorKernel
+from stitchflow._energy.terms import Entropy, InternalEnergy, Potential, Term
+from stitchflow._energy.vector_field import VectorField
+from stitchflow._judging.crossval import CrossValidation, cross_validate
+from stitchflow._judging.diagnose import diagnose
+from stitchflow._judging.diagnosis import Diagnosis
+from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.scores import Row, Scores
+from stitchflow._measure.curve import Curve
+from stitchflow._measure.kde import KDE, silverman
+from stitchflow._measure.spline import Spline, SplineCurve
+from stitchflow._method.contract import Fit, Method, Packed
+from stitchflow._method.flow import Flow
+from stitchflow._method.methods import METHODS
+from stitchflow._objective.consistency import Consistency
+from stitchflow._objective.density_residual import DensityResidual
+from stitchflow._objective.dissipation import DissipationResidual
+from stitchflow._objective.divergence import (
     KL,
     MMD,
     DenoisingScoreMatching,
@@ -21,27 +32,16 @@ from stitchflow._divergence import (
     ScoreMatching,
     SinkhornDivergence,
 )
-from stitchflow._energy import Energy
-from stitchflow._ensemble import Ensemble, fit_ensemble
-from stitchflow._evaluate import evaluate
-from stitchflow._flow import Flow
-from stitchflow._growth import Growth, growth_prior
-from stitchflow._intervals import Backward, Forward, Midpoint, Trapezoid
-from stitchflow._io import load
-from stitchflow._kde import KDE, silverman
-from stitchflow._method import Fit, Method, Packed
-from stitchflow._methods import METHODS
-from stitchflow._optimise import Optimiser
-from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._residual import Residual, VelocityResidual
-from stitchflow._scores import Row, Scores
-from stitchflow._snapshots import Snapshots
-from stitchflow._spline import Spline, SplineCurve
+from stitchflow._objective.growth import Growth, growth_prior
+from stitchflow._objective.intervals import Backward, Forward, Midpoint, Trapezoid
+from stitchflow._objective.residual import Residual, VelocityResidual
 from stitchflow._status import DataWarning, ExtrapolationWarning, NotAvailable, Status
-from stitchflow._stitching import Stitching, fit
-from stitchflow._terms import Entropy, InternalEnergy, Potential, Term
-from stitchflow._units import Units
-from stitchflow._vector_field import VectorField
+from stitchflow._stitching.ensemble import Ensemble, fit_ensemble
+from stitchflow._stitching.stitching import Stitching, fit
+from stitchflow._storage.save import load
+from stitchflow._training.checkpoint import Checkpoint
+from stitchflow._training.cluster import run_all
+from stitchflow._training.optimise import Optimiser
 from stitchflow.rivals import (
     CNF,
     OTCFM,

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from stitchflow import _options
+from stitchflow._command import options as _options
 from stitchflow._extras import require
 from stitchflow._status import in_own_words
 
@@ -33,7 +33,7 @@ BAD_INPUT, SYSTEM = (ValueError, TypeError), (OSError, ImportError)
 
 @app.callback()
 def _start() -> None:
-    from stitchflow._runs import keep_compilations
+    from stitchflow._command.runs import keep_compilations
 
     keep_compilations()
 
@@ -43,7 +43,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="where to write")] = Path("stitchflow-demo"),
 ) -> None:
     """Simulate a double well, fit it, score it, and draw it. Below a minute."""
-    from stitchflow._demo import run_demo
+    from stitchflow._command.demo import run_demo
 
     run_demo(out, console)
 
@@ -77,11 +77,11 @@ def fit(
     """
     import jax
 
-    from stitchflow._runs import fit_file, for_training, held_out
-    from stitchflow._settings import build_method, parse_settings
+    from stitchflow._command.runs import fit_file, for_training, held_out
+    from stitchflow._command.settings import build_method, parse_settings
+    from stitchflow._reading.tables import Columns, read_table
     from stitchflow._status import DataWarning
-    from stitchflow._stitching import Stitching
-    from stitchflow._tables import Columns, read_table
+    from stitchflow._stitching.stitching import Stitching
 
     if not 0.0 <= test_fraction < 1.0:
         raise ValueError(f"--test-fraction must be in [0, 1), got {test_fraction:g}")
@@ -149,9 +149,9 @@ def evaluate(
     json: _options.JsonFile = None,
 ) -> None:
     """Score a run on the individuals it has not seen, beside the floor and trivial baselines."""
-    from stitchflow import _runs
-    from stitchflow._evaluate import evaluate as score
-    from stitchflow._scores import table
+    from stitchflow._command import runs as _runs
+    from stitchflow._judging.evaluate import evaluate as score
+    from stitchflow._judging.scores import table
 
     with _notes():
         result, test = _runs.open_run(run, data)
@@ -182,10 +182,10 @@ def simulate(
     """Drive individuals with the learned energy alone and write their paths."""
     import numpy as np
 
-    from stitchflow._io import load
-    from stitchflow._judge import Sample
-    from stitchflow._runs import naming
-    from stitchflow._tables import Columns, read_table
+    from stitchflow._command.runs import naming
+    from stitchflow._judging.judge import Sample
+    from stitchflow._reading.tables import Columns, read_table
+    from stitchflow._storage.save import load
     from stitchflow._types import as_cloud
 
     if out.suffix != ".npz":
@@ -246,9 +246,9 @@ def crossval(
 
     Example: stitchflow crossval cells.h5ad --time-key day --rep X_pca --leave-out each
     """
-    from stitchflow._crossval import cross_validate
-    from stitchflow._runs import append_json, crossval_rows, naming
-    from stitchflow._tables import Columns, read_table
+    from stitchflow._command.runs import append_json, crossval_rows, naming
+    from stitchflow._judging.crossval import cross_validate
+    from stitchflow._reading.tables import Columns, read_table
 
     names = None if methods is None else methods.split(",")
     if not all(seed.strip().isdecimal() for seed in seeds.split(",")):
@@ -300,9 +300,9 @@ def bench(
 
     Example: stitchflow bench eb-full-varying --method ot-linear --json lines.jsonl
     """
-    from stitchflow._methods import METHODS
-    from stitchflow._runs import append_json
-    from stitchflow._scores import Row, Scores
+    from stitchflow._command.runs import append_json
+    from stitchflow._judging.scores import Row, Scores
+    from stitchflow._method.methods import METHODS
     from stitchflow.bench import TASKS, Run
 
     if list_ or methods:
@@ -328,7 +328,7 @@ def bench(
 
 def _write_report(result: Any, out: Path, test: Any) -> None:
     """A fit is kept whether or not its report can be written."""
-    from stitchflow._files import only_writer
+    from stitchflow._files.whole import only_writer
     from stitchflow.report import REPORT, write_report
 
     try:

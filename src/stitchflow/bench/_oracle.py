@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._driven import DrivenFlow
-from stitchflow._energy import Energy
-from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Entropy
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Entropy
+from stitchflow._method.driven import DrivenFlow
 from stitchflow._types import KeyLike
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from stitchflow._energy import Energy
-from stitchflow._flow import StitchedFlow
-from stitchflow._method import Fit
-from stitchflow._snapshots import Snapshots
-from stitchflow._stitching import Stitching
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._method.contract import Fit
+from stitchflow._method.flow import StitchedFlow
+from stitchflow._stitching.stitching import Stitching
 from stitchflow.bench._runs import Prepared, Run
 from stitchflow.bench._truth import curl
 from stitchflow.metrics import pair_band

@@ -12,13 +12,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from stitchflow._evaluate import evaluate
-from stitchflow._method import Fit, Method
-from stitchflow._methods import METHODS
-from stitchflow._packing import plan_of
-from stitchflow._scores import Row
+from stitchflow._energy.packing import plan_of
+from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.scores import Row
+from stitchflow._method.contract import Fit, Method
+from stitchflow._method.methods import METHODS
 from stitchflow._status import ExtrapolationWarning
-from stitchflow._stitching import Stitching, fit
+from stitchflow._stitching.stitching import Stitching, fit
 from stitchflow.bench._tasks import TASKS, Problem, Task
 from stitchflow.bench._truth import compare_energies, compare_moments
 

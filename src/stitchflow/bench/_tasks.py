@@ -14,15 +14,15 @@ from functools import partial
 import numpy as np
 
 from stitchflow import datasets
-from stitchflow._energy import Energy
-from stitchflow._flow import Flow
-from stitchflow._intervals import Forward
-from stitchflow._method import Method
-from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._residual import VelocityResidual
-from stitchflow._snapshots import Snapshots
-from stitchflow._stitching import Stitching
-from stitchflow._terms import Entropy, Potential
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.pair_terms import Interaction, VectorKernel
+from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._method.contract import Method
+from stitchflow._method.flow import Flow
+from stitchflow._objective.intervals import Forward
+from stitchflow._objective.residual import VelocityResidual
+from stitchflow._stitching.stitching import Stitching
 from stitchflow.bench._oracle import Oracle
 from stitchflow.bench._truth import Band, Recovery
 from stitchflow.metrics import DISTANCES

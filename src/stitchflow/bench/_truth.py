@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import KDTree
 
-from stitchflow._energy import Energy
-from stitchflow._flow import StitchedFlow
-from stitchflow._method import Fit
-from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._scores import Row
-from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Entropy, Potential
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.pair_terms import Interaction, VectorKernel
+from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._judging.scores import Row
+from stitchflow._method.contract import Fit
+from stitchflow._method.flow import StitchedFlow
 from stitchflow._types import near_times
 from stitchflow.metrics import bd2_uvp, pair_band, pattern_r2, raw_r2
 

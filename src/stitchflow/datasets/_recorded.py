@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
 from stitchflow.datasets._simulated import Simulated, chiral_energy, cis_energy
 
 ORIGINALS = (

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._energy import Energy
-from stitchflow._pair_terms import Interaction, VectorKernel
-from stitchflow._simulate import simulate
-from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Entropy, Potential
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.pair_terms import Interaction, VectorKernel
+from stitchflow._energy.simulate import simulate
+from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng
 from stitchflow.datasets._potentials import POTENTIALS, wavy_valley_potential
 

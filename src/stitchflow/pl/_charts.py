@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._crossval import CrossValidation
-from stitchflow._method import Fit
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._judging.crossval import CrossValidation
+from stitchflow._method.contract import Fit
 from stitchflow.metrics import pair_band
 from stitchflow.pl._axes import MARKERS, PALETTE, axes
 

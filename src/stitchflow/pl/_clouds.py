@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._method import Fit
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._method.contract import Fit
 from stitchflow._types import KeyLike
 from stitchflow.pl._axes import PALETTE, axes, name_axes, time_colours
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial import KDTree
 
-from stitchflow._ensemble import Ensemble
-from stitchflow._method import Fit
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._method.contract import Fit
+from stitchflow._stitching.ensemble import Ensemble
 from stitchflow.pl._axes import CMAP, axes, name_axes
 
 NEAR = 0.06  # of the plane's diagonal: as far as a place belongs to the data

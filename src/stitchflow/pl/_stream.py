@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import KDTree
 
-from stitchflow._cells import column, representation
+from stitchflow._reading.cells import column, representation
 from stitchflow._types import as_cloud, check_count
 from stitchflow.pl._axes import MARKERS, PALETTE, axes
 

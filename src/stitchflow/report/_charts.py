@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stitchflow._method import Fit
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._method.contract import Fit
 from stitchflow.metrics import pair_band
 
 WIDTH, HEIGHT = 340.0, 170.0

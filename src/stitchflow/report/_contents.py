@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._advice import advice
-from stitchflow._diagnose import diagnose
-from stitchflow._diagnosis import Diagnosis
-from stitchflow._ensemble import Ensemble
-from stitchflow._evaluate import PROTOCOLS, evaluate
-from stitchflow._io import versions as installed
-from stitchflow._method import Fit
-from stitchflow._packing import plan_of
-from stitchflow._runs import baselines
-from stitchflow._scores import Scores
-from stitchflow._snapshots import Snapshots
+from stitchflow._command.runs import baselines
+from stitchflow._data.advice import advice
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.packing import plan_of
+from stitchflow._judging.diagnose import diagnose
+from stitchflow._judging.diagnosis import Diagnosis
+from stitchflow._judging.evaluate import PROTOCOLS, evaluate
+from stitchflow._judging.scores import Scores
+from stitchflow._method.contract import Fit
 from stitchflow._status import NotAvailable
+from stitchflow._stitching.ensemble import Ensemble
+from stitchflow._storage.save import versions as installed
 from stitchflow.report._charts import Chart, history_charts, interaction_chart
 from stitchflow.report._scene import scene
 from stitchflow.report._verdict import Finding, findings

@@ -9,10 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from stitchflow._ensemble import Ensemble
-from stitchflow._files import write_atomically
-from stitchflow._method import Fit
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._files.whole import write_atomically
+from stitchflow._method.contract import Fit
+from stitchflow._stitching.ensemble import Ensemble
 from stitchflow.report._charts import HEIGHT, RIGHT, WIDTH
 from stitchflow.report._contents import QUESTIONS, Contents, Line, gather
 

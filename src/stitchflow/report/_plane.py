@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import KDTree
 
-from stitchflow._energy import Energy
+from stitchflow._energy.energy import Energy
 
 GRID = 64
 TICKS = 4095  # steps of a coordinate across the box

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._flow import Flow
-from stitchflow._judge import Sample
-from stitchflow._method import Fit
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._judging.judge import Sample
+from stitchflow._method.contract import Fit
+from stitchflow._method.flow import Flow
 from stitchflow._status import NotAvailable
 from stitchflow._types import near_times
 from stitchflow.report._plane import TICKS, Line, Plane, quantised

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stitchflow._diagnosis import Diagnosis
-from stitchflow._scores import Row, Scores
+from stitchflow._judging.diagnosis import Diagnosis
+from stitchflow._judging.scores import Row, Scores
 
 # Times the floor: as good as other individuals of the same populations, and near to it.
 AS_GOOD, NEAR = 1.15, 1.5

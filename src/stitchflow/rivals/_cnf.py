@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._driven import Driven, DrivenFlow
-from stitchflow._energy import Energy
-from stitchflow._observations import Observations
-from stitchflow._optimise import Optimiser, Optimum, minimise
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.observations import Observations
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.vector_field import VectorField
+from stitchflow._method.driven import Driven, DrivenFlow
+from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import (
     KeyLike,
     Scalar,
@@ -26,7 +27,6 @@ from stitchflow._types import (
     check_hidden,
     check_number,
 )
-from stitchflow._vector_field import VectorField
 
 STEPS = 2000
 LEAD = 0.25  # how long before the first snapshot the base density is, in internal time

@@ -11,15 +11,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from stitchflow._consistency import energy_distance
-from stitchflow._energy import Energy
-from stitchflow._jko import JKOMethod, Marginals, pick, sizes, within
-from stitchflow._kde import Field
-from stitchflow._networks import MLP
-from stitchflow._optimise import Optimiser, Optimum, minimise
-from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Cloud, held
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.networks import MLP
+from stitchflow._energy.terms import Cloud, held
+from stitchflow._measure.kde import Field
+from stitchflow._objective.consistency import energy_distance
+from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
+from stitchflow.rivals._jko import JKOMethod, Marginals, pick, sizes, within
 
 STEPS = 2000
 EXACT_VOLUMES = 10  # dimensions up to which a map's Jacobian is written out

@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from stitchflow._energy import Energy
-from stitchflow._jko import JKOMethod, Marginals, pick, sizes, within
-from stitchflow._kde import Field
-from stitchflow._optimise import Optimiser, Optimum, minimise
-from stitchflow._sinkhorn import sinkhorn_divergence
-from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Cloud, Potential, held
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Cloud, Potential, held
+from stitchflow._measure.kde import Field
+from stitchflow._measure.sinkhorn import sinkhorn_divergence
+from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
+from stitchflow.rivals._jko import JKOMethod, Marginals, pick, sizes, within
 
 STEPS = 600
 

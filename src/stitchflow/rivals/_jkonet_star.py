@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from stitchflow._energy import Energy
-from stitchflow._jko import JKOMethod, Marginals, origins, pick, sizes, within
-from stitchflow._optimise import Optimiser, Optimum, minimise
-from stitchflow._pair_terms import Interaction
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.pair_terms import Interaction
+from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count
+from stitchflow.rivals._jko import JKOMethod, Marginals, origins, pick, sizes, within
 
 STEPS = 4000
 

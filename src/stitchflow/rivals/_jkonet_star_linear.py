@@ -12,16 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._driven import Driven
-from stitchflow._energy import Energy
-from stitchflow._feature_terms import FeatureEntropy, FeatureInteraction, FeaturePotential
-from stitchflow._jko import Marginals, origins
-from stitchflow._optimise import Optimum
-from stitchflow._pair_terms import Interaction
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.features import FeatureEntropy, FeatureInteraction, FeaturePotential
+from stitchflow._energy.pair_terms import Interaction
+from stitchflow._energy.terms import Cloud, Entropy, Positive, Potential, changed
+from stitchflow._method.driven import Driven
 from stitchflow._status import Status
-from stitchflow._terms import Cloud, Entropy, Positive, Potential, changed
+from stitchflow._training.optimise import Optimum
 from stitchflow._types import check_count, check_number
+from stitchflow.rivals._jko import Marginals, origins
 
 BLOCK = 2**23  # numbers of the design matrix held at once
 

@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._action import between, ends
-from stitchflow._driven import Driven
-from stitchflow._energy import Energy
-from stitchflow._networks import MLP
-from stitchflow._optimise import Optimiser, Optimum, minimise
-from stitchflow._pairs import Lines, Pairs
-from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Entropy, Potential, held
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.networks import MLP
+from stitchflow._energy.terms import Entropy, Potential, held
+from stitchflow._method.driven import Driven
+from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, as_rng, check_count, check_hidden, check_number
+from stitchflow.rivals._action import between, ends
+from stitchflow.rivals._pairs import Lines, Pairs
 
 # The curve's share of the learning rate: a faster one leaves the potential behind, which then
 # answers for places it was never asked about.

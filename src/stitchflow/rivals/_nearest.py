@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._coupling import draw
-from stitchflow._energy import Energy
-from stitchflow._flow import Flow
-from stitchflow._method import Fit, Method, Packed
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._measure.coupling import draw
+from stitchflow._method.contract import Fit, Method, Packed
+from stitchflow._method.flow import Flow
 from stitchflow._status import Status
 from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, as_weights, check_count
 

@@ -10,16 +10,16 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from stitchflow._consistency import arrivals
-from stitchflow._driven import Driven
-from stitchflow._energy import Energy
-from stitchflow._observations import Observations
-from stitchflow._optimise import Optimiser, Optimum, minimise
-from stitchflow._sinkhorn import sinkhorn_divergence
-from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Entropy
+from stitchflow._data.observations import Observations
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Entropy
+from stitchflow._energy.vector_field import VectorField
+from stitchflow._measure.sinkhorn import sinkhorn_divergence
+from stitchflow._method.driven import Driven
+from stitchflow._objective.consistency import arrivals
+from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
-from stitchflow._vector_field import VectorField
 
 STEPS = 600
 START = 0.05  # the noise's beta at first, in internal units

@@ -9,13 +9,13 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from stitchflow._driven import Driven
-from stitchflow._energy import Energy
-from stitchflow._optimise import Optimiser, Optimum, minimise
-from stitchflow._pairs import Pairs
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.vector_field import VectorField
+from stitchflow._method.driven import Driven
+from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, as_rng, check_count, check_hidden, check_number
-from stitchflow._vector_field import VectorField
+from stitchflow.rivals._pairs import Pairs
 
 STEPS = 5000
 

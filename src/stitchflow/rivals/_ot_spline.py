@@ -13,11 +13,11 @@ from jaxtyping import Array, Float
 from scipy.interpolate import CubicSpline
 from scipy.spatial import KDTree
 
-from stitchflow._coupling import chain, draw
-from stitchflow._energy import Energy
-from stitchflow._flow import Flow
-from stitchflow._method import Fit, Method, Packed
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._measure.coupling import chain, draw
+from stitchflow._method.contract import Fit, Method, Packed
+from stitchflow._method.flow import Flow
 from stitchflow._status import Status
 from stitchflow._types import (
     KeyLike,

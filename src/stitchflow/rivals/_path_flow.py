@@ -12,15 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._energy import Energy
-from stitchflow._energy import velocity as energy_velocity
-from stitchflow._flow import Flow, simulate_in_units
-from stitchflow._flow_curve import FlowCurve
-from stitchflow._kde import KDE, Field
-from stitchflow._method import Fit, Method, Packed
-from stitchflow._observations import Observations
-from stitchflow._optimise import Optimiser, minimise
-from stitchflow._packing import (
+from stitchflow._data.observations import Observations
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._data.units import Units
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.energy import velocity as energy_velocity
+from stitchflow._energy.packing import (
     energy_from,
     named_arrays,
     ready_energy,
@@ -28,11 +25,14 @@ from stitchflow._packing import (
     units_from,
     with_arrays,
 )
+from stitchflow._energy.simulate import simulate
+from stitchflow._energy.terms import Cloud, Entropy, Potential
+from stitchflow._measure.kde import KDE, Field
+from stitchflow._method.contract import Fit, Method, Packed
+from stitchflow._method.flow import Flow, simulate_in_units
 from stitchflow._parts import described, made
-from stitchflow._simulate import simulate
-from stitchflow._snapshots import Snapshots
 from stitchflow._status import ExtrapolationWarning
-from stitchflow._terms import Cloud, Entropy, Potential
+from stitchflow._training.optimise import Optimiser, minimise
 from stitchflow._types import (
     KeyLike,
     Scalar,
@@ -43,7 +43,7 @@ from stitchflow._types import (
     check_hidden,
     check_number,
 )
-from stitchflow._units import Units
+from stitchflow.rivals._flow_curve import FlowCurve
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Single-cell tools in scverse's manner: results go into the AnnData they came from."""
 
-from stitchflow._cells import representation, times
+from stitchflow._reading.cells import representation, times
 from stitchflow.tl._cellrank import to_cellrank
 from stitchflow.tl._dynamics import interpolate, simulate
 from stitchflow.tl._fates import ancestors, fate

@@ -11,9 +11,9 @@ import jax
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from stitchflow._energy import Energy
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Term
 from stitchflow._extras import require
-from stitchflow._terms import Term
 from stitchflow._types import KeyLike, as_key, check_count
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._fates import landing

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stitchflow._cells import chosen, column, representation, times
-from stitchflow._energy import Energy
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Term
 from stitchflow._extras import require
-from stitchflow._flow import StitchedFlow, simulate_in_units
-from stitchflow._method import Fit
-from stitchflow._terms import Term
+from stitchflow._method.contract import Fit
+from stitchflow._method.flow import StitchedFlow, simulate_in_units
+from stitchflow._reading.cells import chosen, column, representation, times
 from stitchflow._types import KeyLike, as_key, as_times, check_count
 from stitchflow.tl._store import load, params_of
 

@@ -11,10 +11,10 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.spatial import KDTree
 
-from stitchflow._cells import chosen, column
-from stitchflow._energy import Energy
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Term
 from stitchflow._extras import require
-from stitchflow._terms import Term
+from stitchflow._reading.cells import chosen, column
 from stitchflow._types import KeyLike, as_key, as_times, check_count, check_number
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._store import said

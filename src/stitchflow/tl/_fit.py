@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._cells import column, representation_key
-from stitchflow._crossval import starters
-from stitchflow._ensemble import fit_ensemble
-from stitchflow._method import Fit, Method
-from stitchflow._snapshots import Snapshots
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._judging.crossval import starters
+from stitchflow._method.contract import Fit, Method
+from stitchflow._reading.cells import column, representation_key
 from stitchflow._status import NotAvailable
-from stitchflow._stitching import Stitching
-from stitchflow._stitching import fit as fit_snapshots
+from stitchflow._stitching.ensemble import fit_ensemble
+from stitchflow._stitching.stitching import Stitching
+from stitchflow._stitching.stitching import fit as fit_snapshots
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow.tl._store import cells_of, check_anndata, is_fit, marks, put, said
 from stitchflow.tracking import Callback

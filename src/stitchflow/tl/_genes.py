@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._cells import dense
-from stitchflow._energy import Energy
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Term
 from stitchflow._extras import require
-from stitchflow._terms import Term
+from stitchflow._reading.cells import dense
 from stitchflow._types import KeyLike, as_times, check_count
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._store import said

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stitchflow._energy import Energy
-from stitchflow._evaluate import PROTOCOLS, evaluate
-from stitchflow._scores import Scores
-from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Term
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Term
+from stitchflow._judging.evaluate import PROTOCOLS, evaluate
+from stitchflow._judging.scores import Scores
 from stitchflow._types import KeyLike
 from stitchflow.metrics import DISTANCES
 from stitchflow.report import write_report

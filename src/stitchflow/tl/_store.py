@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._cells import column, representation, times
-from stitchflow._energy import Energy
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Term
 from stitchflow._extras import require
-from stitchflow._io import from_plain, plain
-from stitchflow._method import Fit
-from stitchflow._run_state import check_format
-from stitchflow._snapshots import Snapshots
-from stitchflow._terms import Term
+from stitchflow._method.contract import Fit
+from stitchflow._reading.cells import column, representation, times
+from stitchflow._storage.run_state import check_format
+from stitchflow._storage.save import from_plain, plain
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,126 @@
+"""Arguments of the command line that several commands share, and how `fit` explains itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def methods(incomplete: str) -> list[str]:
+    """Names a shell may complete."""
+    from stitchflow._method.methods import METHODS
+
+    return [name for name in METHODS if name.startswith(incomplete)]
+
+
+def tasks(incomplete: str) -> list[str]:
+    """Names a shell may complete."""
+    from stitchflow.bench import TASKS
+
+    return [name for name in TASKS if name.startswith(incomplete)]
+
+
+Data = Annotated[
+    Path,
+    typer.Argument(
+        help=".h5ad, .csv, .parquet, or .npz with x (individuals by features) and t (times)",
+        metavar="DATA",
+    ),
+]
+Run = Annotated[
+    Path, typer.Argument(help="a directory made by `stitchflow fit` or `fit.save`", metavar="RUN")
+]
+Seed = Annotated[
+    int, typer.Option(help="same seed, same result", min=0, max=2**63 - 1, metavar="S")
+]
+TimeKey = Annotated[
+    str | None,
+    typer.Option(help="column that says when each individual was seen, such as day", metavar="K"),
+]
+Rep = Annotated[
+    str | None,
+    typer.Option(
+        help=".h5ad: coordinates of the cells, such as X_pca or X_scVI. UMAP distorts distances",
+        metavar="R",
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        help="tables: columns to use as coordinates; else all numeric ones", metavar="a,b"
+    ),
+]
+WeightKey = Annotated[
+    str | None, typer.Option(help="column of weights: how many each stands for", metavar="W")
+]
+IdKey = Annotated[
+    str | None, typer.Option(help="column that names individuals seen more than once", metavar="I")
+]
+GroupKey = Annotated[
+    str | None, typer.Option(help="column of donors, batches or clones", metavar="G")
+]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="append one JSON object per line", metavar="FILE")
+]
+Out = Annotated[Path, typer.Option(help="directory to write the result to", metavar="RUN")]
+HoldOut = Annotated[
+    str | None,
+    typer.Option(help="times to keep from the fit, to see if it predicts them", metavar="1,3"),
+]
+TestFraction = Annotated[
+    float,
+    typer.Option(help="share of each time kept from the fit, to score it on", metavar="F"),
+]
+MethodName = Annotated[
+    str,
+    typer.Option(help="a name of `bench --methods`", metavar="M", autocompletion=methods),
+]
+TimeVarying = Annotated[
+    bool,
+    typer.Option(
+        "--time-varying", help="let the landscape change in time: fits more, forecasts less"
+    ),
+]
+WithInteraction = Annotated[
+    bool, typer.Option("--interaction", help="let individuals attract or repel each other")
+]
+NoEntropy = Annotated[
+    bool, typer.Option("--no-entropy", help="no random motion: individuals follow the slope only")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="one setting, such as steps=4000 or residual.ridge=2; repeat for more. "
+        "A name that there is not lists those that there are",
+        metavar="KEY=VALUE",
+    ),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="go on with a run that was stopped, same command")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace a run that is there")]
+TaskName = Annotated[
+    str | None,
+    typer.Argument(help="a name of --list", metavar="TASK", autocompletion=tasks),
+]
+
+# A backspace keeps the lines of a paragraph as they are.
+FIT_EXAMPLES = """\b
+Examples
+  Cells of five days in an .h5ad, in their principal components:
+    stitchflow fit cells.h5ad --out run --time-key day --rep X_pca
+
+\b
+  Could it have predicted day 3? Keep that day from the fit, then score it:
+    stitchflow fit cells.h5ad --out run3 --time-key day --rep X_pca --hold-out 3
+    stitchflow evaluate run3
+
+\b
+  A table with a column t and two coordinates; a quick look before a real fit:
+    stitchflow fit tracks.csv --out look --time-key t --columns x,y --set steps=300
+
+Settings you leave out are chosen from the data. Each run holds report.html, a page to look at.
+"""

@@ -1,0 +1,1 @@
+"""Data: snapshots, their units, minibatches, and what to know about them before a fit."""

@@ -1,0 +1,173 @@
+"""What a careful colleague would say of the data before a fit, and what to do about it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._measure.curve import node_times
+from stitchflow._types import rows_named
+
+# A snapshot of fewer than this share of the usual number of individuals is small.
+SMALL = 0.1
+
+# A snapshot this many spreads off the way between its neighbours looks like another batch.
+APART = 3.0
+
+# float32, in which answers are given, tells numbers apart down to this share of their size.
+DIGITS = 1e-5
+
+# Where so small a share of the individuals holds so large a share of the variance, a fit measures
+# everybody by the distance to a few.
+FEW, DOMINANT = 0.01, 0.9
+
+MOST = 2000  # individuals looked at for what shows in a few
+
+
+def advice(data: Snapshots, nodes: int | None = None) -> list[str]:
+    """Sentences on what a fit cannot mend; `nodes` where a curve with nodes is fitted."""
+    said = [*_sizes(data), *_dimensions(data), *_outliers(data)]
+    said += [*_repeats(data), *_batches(data)]
+    return [*said, *(_gaps(data, nodes) if nodes else ())]
+
+
+def _listed(values: np.ndarray, most: int = 5) -> str:
+    words = ", ".join(f"{value:g}" for value in values[:most])
+    return words + (", ..." if len(values) > most else "")
+
+
+def _sizes(data: Snapshots) -> list[str]:
+    said, usual = [], float(np.median(data.counts))
+    if usual < 2 * data.dim:
+        said.append(
+            f"{usual:g} individuals a time are few for {data.dim} dimensions: reduce the "
+            "dimensions, for example to the first principal components"
+        )
+    small = data.times[data.counts < max(2.0, SMALL * usual)]
+    if small.size:
+        said.append(
+            f"the snapshots at t = {_listed(small)} are far smaller than the others (usually "
+            f"{usual:g} individuals): leave them out, or do not trust what is said of them"
+        )
+    return said
+
+
+def _dimensions(data: Snapshots) -> list[str]:
+    said, spread = [], data.x.std(axis=0, dtype=np.float64)
+    seen = data.x[:MOST]
+    constant = np.flatnonzero(np.ptp(data.x, axis=0) == 0)
+    if constant.size:
+        said.append(f"dimensions {_listed(constant)} are constant: leave them out")
+    first: dict[bytes, int] = {}
+    twins = [(first.setdefault(seen[:, j].tobytes(), j), j) for j in range(data.dim)]
+    copies = [j for i, j in twins if i != j and np.array_equal(data.x[:, i], data.x[:, j])]
+    copies = np.setdiff1d(copies, constant)
+    if copies.size:
+        said.append(f"dimensions {_listed(copies)} repeat earlier ones: leave them out")
+    moving = spread[spread > 0]
+    if moving.min() < 1e-6 * moving.max():
+        said.append(
+            f"the spreads of the dimensions differ by a factor of {moving.max() / moving.min():.1g}"
+            ": the smallest do not count beside the largest; measure them in like units"
+        )
+    units = data.units
+    if DIGITS * np.abs(units.centre).max() > units.length:
+        said.append(
+            f"individuals are {np.abs(units.centre).max():.2g} from zero and spread over "
+            f"{units.length:.2g}: answers in float32 lose the difference; subtract the mean first"
+        )
+    return said
+
+
+def from_middle(data: Snapshots) -> np.ndarray:
+    """How far each individual is from the middle of the data, the median of each coordinate."""
+    away = np.zeros(len(data.x))
+    for column in data.x.T:  # hypot neither overflows nor underflows, whatever the data's unit
+        np.hypot(away, column.astype(np.float64) - np.median(column), out=away)
+    return away
+
+
+def _outliers(data: Snapshots) -> list[str]:
+    """The fewest individuals that hold most of the variance, where they are very few."""
+    away = from_middle(data)
+    squares = (away / away.max()) ** 2
+    order = np.argsort(squares)[::-1]
+    held = np.cumsum(squares[order]) / squares.sum()
+    few = int(np.searchsorted(held, DOMINANT)) + 1
+    if few > max(1.0, FEW * len(order)):
+        return []
+    rows = np.sort(order[:few] if data.rows is None else data.rows[order[:few]])
+    return [
+        f"{held[few - 1]:.0%} of the variance of all individuals comes from {rows_named(rows)}, so "
+        "that the others hardly count: leave out what is a mistake"
+    ]
+
+
+def _repeats(data: Snapshots) -> list[str]:
+    def share(k: int) -> float:
+        cloud = np.ascontiguousarray(data.cloud(k)[:MOST])
+        return len({row.tobytes() for row in cloud}) / len(cloud)
+
+    many = [k for k in range(len(data)) if data.counts[k] > 1 and share(k) < 0.5]
+    if not many:
+        return []
+    return [
+        f"more than half of the individuals at t = {_listed(data.times[many])} are copies of "
+        "others: count each once, or give it a weight"
+    ]
+
+
+def _batches(data: Snapshots) -> list[str]:
+    """Snapshots far off the way between their neighbours, which are near each other; and groups."""
+    said = []
+    means = np.array([cloud.mean(axis=0, dtype=np.float64) for cloud in data.clouds])
+    spreads = np.array([cloud.std(axis=0, dtype=np.float64).max() for cloud in data.clouds])
+    size = lambda steps: np.linalg.norm(steps, axis=1)
+    if len(data) > 2:
+        there, back = size(means[1:-1] - means[:-2]), size(means[2:] - means[1:-1])
+        past = size(means[2:] - means[:-2])
+        usual = np.median(spreads)
+        odd = (np.minimum(there, back) > APART * usual) & (2 * past < np.minimum(there, back))
+        if odd.any():
+            said.append(
+                f"everybody at t = {_listed(data.times[1:-1][odd])} is away from where the times "
+                "before and after are: if that is a batch effect, correct it first"
+            )
+    if data.groups is not None:
+        apart = [k for k in range(len(data)) if _groups_apart(data, k)]
+        if apart:
+            said.append(
+                f"the groups at t = {_listed(data.times[apart])} do not overlap: if they are "
+                "batches, correct for them first"
+            )
+    return said
+
+
+def _groups_apart(data: Snapshots, k: int) -> bool:
+    """Whether two groups of one time are further apart than `APART` of their spreads."""
+    assert data.groups is not None
+    x, labels = data.cloud(k), data.groups[data.slice(k)]
+    parts = [x[labels == name] for name in np.unique(labels)[:50]]
+    parts = [part for part in parts if len(part) > 2]
+    if len(parts) < 2:
+        return False
+    means = np.array([part.mean(axis=0, dtype=np.float64) for part in parts])
+    spread = np.median([part.std(axis=0, dtype=np.float64).max() for part in parts])
+    return bool(np.ptp(means, axis=0).max() > 2 * APART * spread)
+
+
+def _gaps(data: Snapshots, nodes: int) -> list[str]:
+    observed = data.units.time_in(data.times)
+    places = node_times(observed, nodes, data.actions)
+    # A gap is missed where no node lies in it, so that its two times share one interval.
+    inside = np.searchsorted(places, observed[1:] + 1e-9, side="right")
+    missed = np.flatnonzero(inside == np.searchsorted(places, observed[:-1] - 1e-9, side="right"))
+    # With more times than nodes some share an interval however even they are.
+    if not missed.size or len(data) > nodes:
+        return []
+    worst = data.times[missed]
+    return [
+        f"times are so uneven that no node of the curve falls into {len(missed)} of "
+        f"{len(data) - 1} gaps (the first after t = {worst[0]:g}): raise nodes above {nodes}, or "
+        "merge times that are close"
+    ]

@@ -1,0 +1,144 @@
+"""How far a population moves, told by all its snapshots together.
+
+A snapshot of ten individuals says little, a hundred of them at nearly the same time as much as one
+of a thousand. So everything here looks at *windows*: neighbouring snapshots taken together.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from stitchflow._measure.coupling import assignment, chain
+
+# Snapshots closer than the first of these shares of the duration are taken together. They are taken
+# apart again, share by share, as long as the motion between them exceeds what chance shows.
+CLOSE = (1 / 20, 1 / 80, 1 / 320, 0.0)
+
+# Places at which motion is compared with chance, and looked at from the start.
+LOOKS = 20
+
+
+class Motion(NamedTuple):
+    """How far a population moves, in units of its spread.
+
+    `distance`: the root mean squared way from the first window to the farthest one. `noise`: the
+    share of that way's square that independent samples of a population at rest would show too,
+    over the rest of it.
+    """
+
+    distance: float
+    noise: float
+
+
+class Windows(NamedTuple):
+    """Neighbouring snapshots taken together: their mean times and everybody in them."""
+
+    times: np.ndarray
+    clouds: list[np.ndarray]
+
+    @staticmethod
+    def of(times: np.ndarray, clouds: list[np.ndarray]) -> Windows:
+        """The narrowest windows between which motion can be told from chance.
+
+        Times that are further apart than a twentieth of the duration are never taken together.
+        """
+        rng = np.random.default_rng(0)
+        chosen = _grouped(times, CLOSE[0])
+        for share in CLOSE[1:]:
+            finer = _grouped(times, share)
+            if not _told_apart(chosen, finer, clouds, rng):
+                break
+            chosen = finer
+        counts = np.array([len(cloud) for cloud in clouds])
+        parts = [slice(first, end) for first, end in chosen]
+        middles = [np.average(times[part], weights=counts[part]) for part in parts]
+        return Windows(np.array(middles), [np.concatenate(clouds[part]) for part in parts])
+
+
+def _grouped(times: np.ndarray, share: float) -> list[tuple[int, int]]:
+    """Ranges (first, end) of snapshots that span less than a share of the duration.
+
+    Ranges are halved at a wide gap near the middle, so that times that were split into nearly
+    equal ones stay together, and those of a smaller share lie within those of a larger one.
+    """
+    limit = share * (times[-1] - times[0]) * (1.0 - 1e-9)
+    todo, done = [(0, len(times))], []
+    while todo:
+        first, end = todo.pop()
+        inside = times[first:end]
+        if len(inside) == 1 or inside[-1] - inside[0] < limit:
+            done.append((first, end))
+            continue
+        middles = 0.5 * (inside[1:] + inside[:-1])
+        balance = (middles - inside[0]) * (inside[-1] - middles)
+        cut = first + 1 + int(np.argmax(np.diff(inside) * balance))
+        todo += [(first, cut), (cut, end)]
+    return sorted(done)
+
+
+def _told_apart(
+    wide: list[tuple[int, int]],
+    narrow: list[tuple[int, int]],
+    clouds: list[np.ndarray],
+    rng: np.random.Generator,
+) -> bool:
+    """Whether neighbouring narrow windows within wide ones differ more than by chance.
+
+    Chance is what the same individuals show when they are dealt to the two windows at random;
+    motion exceeds it where the squared way is more than twice as long.
+    """
+    ends = {end for _, end in wide}
+    pairs = [(a, b) for a, b in pairwise(narrow) if a[1] not in ends]
+    some = np.unique(np.linspace(0, len(pairs) - 1, min(LOOKS, len(pairs))).round().astype(int))
+    seen = chance = 0.0
+    for first, second in (pairs[k] for k in some):
+        x, y = (np.concatenate(clouds[slice(*window)]) for window in (first, second))
+        mixed = rng.permutation(np.concatenate([x, y]))
+        seen += float((_way(x, y, 200, rng) ** 2).sum(axis=1).mean())
+        chance += float((_way(mixed[: len(x)], mixed[len(x) :], 200, rng) ** 2).sum(axis=1).mean())
+    return not pairs or seen > 2.0 * chance
+
+
+def _way(x: np.ndarray, y: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Ways between two clouds by optimal transport, on at most `most` individuals of each."""
+    n = min(len(x), len(y), most)
+    a, b = (np.asarray(z, np.float64)[rng.permutation(len(z))[:n]] for z in (x, y))
+    return b[assignment(a, b, rng)] - a
+
+
+def motion(clouds: list[np.ndarray], matched: bool, most: int = 500, cap: float = 10.0) -> Motion:
+    """The motion seen on at most `most` individuals of at most `LOOKS` later windows.
+
+    Two samples of n individuals at rest differ in their means alone by the population's variance
+    times 2 / n; with the finer differences of optimal transport about three times that.
+    """
+    if len(clouds) < 2:
+        return Motion(1.0, 0.0)
+    rng = np.random.default_rng(0)
+    start = clouds[0]
+    later = np.unique(np.linspace(1, len(clouds) - 1, LOOKS).round().astype(int))
+    variance = float(np.mean([cloud.var(axis=0, dtype=np.float64).sum() for cloud in clouds]))
+    spread = max(float(np.concatenate(clouds).var(axis=0, dtype=np.float64).sum()), 1e-300)
+    squared, few, many = 0.0, 0.0, 0.0
+    for k in later:
+        end = clouds[k]
+        way = np.asarray(end, np.float64) - start if matched else _way(start, end, most, rng)
+        mean = float((way**2).sum(axis=1).mean())
+        if mean > squared:
+            squared = mean
+            few = 0.0 if matched else 3.0 * variance * 2.0 / len(way)
+            many = 0.0 if matched else 3.0 * variance * (1.0 / len(start) + 1.0 / len(end))
+    signal = max(squared - few, many / cap, 1e-12 * spread)
+    return Motion(float(np.sqrt((signal + many) / spread)), many / signal)
+
+
+def actions(clouds: list[np.ndarray], matched: bool, most: int = 200) -> np.ndarray:
+    """Mean squared way over each gap, on at most `most` individuals; the same for every seed."""
+    if not matched:
+        rng = np.random.default_rng(0)
+        n = min(most, *(len(cloud) for cloud in clouds))
+        clouds = list(chain(clouds, [np.ones(len(cloud)) for cloud in clouds], n, rng))
+    return (np.diff(np.stack(clouds), axis=0) ** 2).sum(-1).mean(-1)

@@ -1,0 +1,149 @@
+"""Terms that are linear in their coefficients, for energies found by least squares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.spatial import KDTree
+
+from stitchflow._data.units import Units
+from stitchflow._energy.pair_terms import Interaction, reach_of
+from stitchflow._energy.terms import Cloud, Entropy, Positive, Potential, changed
+from stitchflow._measure.kde import Field
+from stitchflow._types import check_count
+
+MOST_PRODUCTS = 10  # dimensions up to which products of two coordinates are features
+
+
+class Features(eqx.Module):
+    """Powers of each coordinate, products of two, Gaussian bumps; each times powers of the time.
+
+    The last coordinate is the time where `time_degree` is positive.
+    """
+
+    coefficients: Float[Array, " f"]
+    centres: Float[Array, "c d"]
+    width: Float[Array, ""]
+    degree: int = eqx.field(static=True)
+    time_degree: int = eqx.field(static=True, default=0)
+
+    @staticmethod
+    def at(centres: np.ndarray, width: float, degree: int, time_degree: int = 0) -> Features:
+        """Coefficients of zero."""
+        c, d = centres.shape
+        products = d * (d - 1) // 2 if d <= MOST_PRODUCTS else 0
+        count = (degree * d + products + c) * (time_degree + 1)
+        where = jnp.asarray(centres, float)
+        return Features(jnp.zeros(count), where, jnp.asarray(width, float), degree, time_degree)
+
+    def basis(self, x: Float[Array, " i"]) -> Float[Array, " f"]:
+        """Every feature at one point."""
+        d = self.centres.shape[1]
+        place = x[:d]
+        powers = [place**p for p in range(1, self.degree + 1)]
+        rows, columns = np.triu_indices(d, 1) if d <= MOST_PRODUCTS else ([], [])
+        products = place[np.asarray(rows, int)] * place[np.asarray(columns, int)]
+        squares = ((place[None, :] - self.centres) ** 2).sum(axis=1)
+        found = jnp.concatenate([*powers, products, jnp.exp(-0.5 * squares / self.width**2)])
+        if not self.time_degree:
+            return found
+        waves = [x[d] ** p for p in range(self.time_degree + 1)]
+        return jnp.concatenate([found * wave for wave in waves])
+
+    def __call__(self, x: Float[Array, "*m i"]) -> Float[Array, "*m 1"]:
+        flat = x.reshape(-1, x.shape[-1])
+        values = jax.vmap(lambda p: self.basis(p) @ self.coefficients)(flat)
+        return values.reshape(*x.shape[:-1], 1)
+
+
+class FeaturePotential(Potential):
+    r"""$V(x, t) = \sum_j c_j\phi_j(x, t)$ with fixed features and free coefficients.
+
+    `centres` bumps sit at random individuals; `degree` is the highest power of a coordinate and
+    `time_degree` of the time (0: a static V).
+    """
+
+    centres: int = eqx.field(static=True)
+    degree: int = eqx.field(static=True)
+    time_degree: int = eqx.field(static=True)
+
+    def __init__(self, *, centres: int = 200, degree: int = 4, time_degree: int = 0):
+        super().__init__(time_varying=check_count(time_degree, "time_degree", 0) > 0)
+        self.centres = check_count(centres, "centres")
+        self.degree, self.time_degree = check_count(degree, "degree"), time_degree
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("centres", "degree", "time_degree")}
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> FeaturePotential:
+        rng = np.random.default_rng(0)
+        places = np.resize(cloud[rng.permutation(len(cloud))], (self.centres, cloud.shape[1]))
+        features = Features.at(places, _spacing(places), self.degree, self.time_degree)
+        return changed(self, function=features, coefficient=Positive.of(1.0, self.learn))
+
+    def design(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d f"]:
+        """The gradient of every feature: `gradient` is this times the coefficients."""
+        features, d = self.function, x.shape[-1]
+        assert isinstance(features, Features), "term is not initialised"
+        slopes = jax.vmap(jax.vmap(jax.jacfwd(features.basis)))
+        if not self.time_varying:
+            return slopes(x).swapaxes(2, 3)
+        when = jnp.broadcast_to((2.0 * t - 1.0)[:, None, None], (*x.shape[:2], 1))
+        return slopes(jnp.concatenate([x, when], axis=-1))[..., :d].swapaxes(2, 3)
+
+
+class FeatureInteraction(Interaction):
+    r"""$W(r) = \sum_j c_j\psi_j(r)$ with fixed features of the distance and free coefficients."""
+
+    centres: int = eqx.field(static=True)
+
+    def __init__(self, *, centres: int = 12):
+        super().__init__(radial=True)
+        self.centres = check_count(centres, "centres", 2)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"centres": self.centres}
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> FeatureInteraction:
+        places = np.linspace(0.0, 1.0, self.centres)[:, None]
+        features = Features.at(places, 1.5 / self.centres, 2)
+        coefficient = Positive.of(1.0, self.learn)
+        fields = {"function": features, "coefficient": coefficient, "reach": reach_of(cloud)}
+        return changed(self, **fields)
+
+    def design(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d f"]:
+        """The push of every feature: `gradient` is this times the coefficients."""
+        features = self.function
+        assert isinstance(features, Features), "term is not initialised"
+
+        def push(coefficients: Array) -> Array:
+            own = eqx.tree_at(lambda f: f.coefficients, features, coefficients)
+            return changed(self, function=own).gradient(x, t, cloud, field)
+
+        return jax.jacfwd(push)(jnp.zeros_like(features.coefficients))
+
+
+class FeatureEntropy(Entropy):
+    """The entropy as one more feature: its coefficient is beta."""
+
+    def design(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d f"]:
+        return field.score[..., None]
+
+
+def _spacing(places: np.ndarray) -> float:
+    """A bump reaches about as many others as a point in a grid has neighbours.
+
+    One without others is as wide as the data.
+    """
+    if len(places) == 1:
+        return 1.0
+    neighbours = min(2 * places.shape[1], len(places) - 1)
+    far = KDTree(places).query(places, neighbours + 1)[0][:, -1]
+    return max(1.5 * float(np.median(far)), 1e-3)

@@ -1,0 +1,244 @@
+"""The terms of an energy that look at pairs: interaction W and vector kernel K."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._data.units import Units
+from stitchflow._energy.networks import MLP, Chebyshev, PolarSeries
+from stitchflow._energy.terms import Cloud, Positive, Term, changed, check_function, held, shape_of
+from stitchflow._measure.kde import Field, in_blocks, over_stations
+from stitchflow._types import Scalar, check_hidden
+
+# Enough for a network's W' to interpolate to about 1e-4 of its range.
+RADIAL_DEGREE = 40
+
+
+class Interaction(Term):
+    r"""$\tfrac12 E_{\rho\times\rho}[W(x - x')]$ with a symmetric W.
+
+    `radial=True`: W of the distance, a network sampled once per step on a Chebyshev table;
+    `radial=False`: $W(z) = \tfrac12(w(z) + w(-z))$ with a network w of the displacement. A known
+    `function` is `W(r)` of a distance (radial) or `W(z)` of a displacement, in the user's units.
+    """
+
+    radial: bool = eqx.field(static=True)
+    hidden: tuple[int, ...] = eqx.field(static=True)
+    learn: bool = eqx.field(static=True)
+    function: Callable | None
+    coefficient: Positive | None
+    units: Units | None = eqx.field(static=True)
+    reach: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        function: Callable | None = None,
+        *,
+        radial: bool = True,
+        hidden: tuple[int, ...] = (64, 64),
+        learn: bool | None = None,
+    ):
+        check_function(function)
+        self.radial, self.hidden, self.function = bool(radial), check_hidden(hidden), function
+        self.learn = function is None if learn is None else bool(learn)
+        self.coefficient, self.units, self.reach = None, None, 0.0
+
+    def __repr__(self) -> str:
+        known = "" if self.learn else "known "
+        return f"Interaction({known}{'W(r)' if self.radial else 'W(x - y)'})"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"radial": self.radial, **shape_of(self)}
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> Interaction:
+        function, own_units = self.function, units
+        if function is None:
+            function = MLP(1 if self.radial else cloud.shape[1], self.hidden, 1, key)
+            own_units = None
+        coefficient, reach = Positive.of(1.0, self.learn), reach_of(cloud)
+        fields = {"function": function, "coefficient": coefficient, "units": own_units}
+        return changed(self, reach=reach, **fields)
+
+    def _of_distance(self, r: Scalar) -> Scalar:
+        function, units = held(self.function, self.learn), self.units
+        assert function is not None, "term is not initialised"
+        assert self.coefficient is not None, "term is not initialised"
+        if units is None:
+            return self.coefficient() * function(r[None] / self.reach)[0]
+        value = jnp.asarray(function(r * units.length)).reshape(())
+        return self.coefficient() * value / units.energy
+
+    def _of_displacement(self, z: Float[Array, " d"]) -> Scalar:
+        function, units = held(self.function, self.learn), self.units
+        assert function is not None, "term is not initialised"
+        assert self.coefficient is not None, "term is not initialised"
+        if units is None:
+            return self.coefficient() * 0.5 * (function(z) + function(-z))[0]
+        value = jnp.asarray(function(z * units.length)).reshape(())
+        return self.coefficient() * value / units.energy
+
+    def _table(self, one: Callable) -> Callable[[Array], Array]:
+        """W or W' (`one`) as a function of an array of distances."""
+        if self.units is not None:  # a known function may have kinks that a series would smear
+            return lambda r: jax.vmap(one)(r.reshape(-1)).reshape(r.shape)
+        nodes = jnp.asarray(Chebyshev.nodes(RADIAL_DEGREE, self.reach), float)
+        return Chebyshev.through(jax.vmap(one)(nodes), self.reach)
+
+    def interaction(self, r: Float[Array, " m"]) -> Float[Array, " m"]:
+        """W at distances, internal units."""
+        return jax.vmap(self._of_distance)(r)
+
+    def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        if self.radial:
+            table = self._table(self._of_distance)
+            return _pairs(lambda y, c, w: _sum(table(distances(y, c)), w), x, cloud)
+        at = jax.vmap(jax.vmap(self._of_displacement))
+        return _pairs(lambda y, c, w: _sum(at(y[:, None, :] - c[None, :, :]), w), x, cloud)
+
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        r"""$\sum_l w_l\nabla W(x - x_l)$ (eq:approx_inter_kde); the self pair contributes zero."""
+        if self.radial:
+            table = self._table(jax.grad(self._of_distance))
+
+            def pull(y: Array, c: Array, w: Array) -> Array:
+                r = distances(y, c)
+                a = jnp.atleast_2d(w) * table(r) / r
+                return y * a.sum(axis=1, keepdims=True) - a @ c
+
+            return _pairs(pull, x, cloud)
+        at = jax.vmap(jax.vmap(jax.grad(self._of_displacement)))
+        return _pairs(lambda y, c, w: _sum(at(y[:, None] - c[None]), w), x, cloud)
+
+    def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        r"""$\sum_l w_l\,[W''(r_l) + (d-1)\,W'(r_l)/r_l]$ of a radial W, the self pair left out."""
+        if not self.radial:
+            return super().divergence(x, t, cloud, field)
+        slope = self._table(jax.grad(self._of_distance))
+        bend = self._table(jax.grad(jax.grad(self._of_distance)))
+
+        def spread(y: Array, c: Array, w: Array) -> Array:
+            r = distances(y, c)
+            apart = r > 1e-3 * self.reach
+            far = jnp.where(apart, r, 1.0)
+            bent = bend(far) + (x.shape[2] - 1) * slope(far) / far
+            return _sum(jnp.where(apart, bent, 0.0), w)
+
+        return _pairs(spread, x, cloud)
+
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return 0.5 * self.first_variation(x, t, cloud, field)
+
+
+class VectorKernel(Term):
+    r"""A pair velocity $u = K * \rho$ that need not be a gradient (paper, app. H).
+
+    K is odd: in the plane a series in polar coordinates, else $\tfrac12(k(z) - k(-z))$ with a
+    network k of the displacement; or a known odd `function` in the user's units. It adds velocity,
+    not energy.
+    """
+
+    is_gradient: ClassVar[bool] = False
+    hidden: tuple[int, ...] = eqx.field(static=True)
+    learn: bool = eqx.field(static=True)
+    function: Callable | None
+    units: Units | None = eqx.field(static=True)
+    reach: float = eqx.field(static=True)
+    scale: Array | None
+
+    def __init__(
+        self,
+        function: Callable | None = None,
+        *,
+        hidden: tuple[int, ...] = (64, 64),
+        learn: bool | None = None,
+    ):
+        check_function(function)
+        self.hidden, self.function = check_hidden(hidden), function
+        self.learn = function is None if learn is None else bool(learn)
+        self.units, self.reach, self.scale = None, 0.0, None
+
+    def __repr__(self) -> str:
+        return f"VectorKernel({'' if self.learn else 'known '}K(x - y))"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return shape_of(self)
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> VectorKernel:
+        d, function, own_units = cloud.shape[1], self.function, units
+        if function is None:
+            function = PolarSeries(key) if d == 2 else MLP(d, self.hidden, d, key)
+            own_units = None
+        fields = {"function": function, "units": own_units, "scale": jnp.ones(())}
+        return changed(self, reach=reach_of(cloud), **fields)
+
+    def at_speed(self, speed: float) -> VectorKernel:
+        # The pushes of many largely cancel: each is larger than the speed they make.
+        return changed(self, scale=jnp.asarray(10.0 * speed, float))
+
+    def kernel(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
+        """K at displacements, internal units."""
+        function, units = held(self.function, self.learn), self.units
+        assert function is not None, "term is not initialised"
+        if units is None:
+            assert self.scale is not None, "term is not initialised"
+            z, scale = z / self.reach, jax.lax.stop_gradient(self.scale)
+            odd = isinstance(function, PolarSeries)
+            return scale * (function(z) if odd else 0.5 * (function(z) - function(-z)))
+        flat = z.reshape(-1, z.shape[-1]) * units.length
+        return jax.vmap(function)(flat).reshape(z.shape) / units.speed
+
+    def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return jnp.zeros(x.shape[:2], x.dtype)
+
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        r"""$-\sum_l w_l K(x - x_l)$ (eq:approx_chiral_kernel, with the SDE's orientation)."""
+
+        def push(y: Array, c: Array, w: Array) -> Array:
+            return -_sum(self.kernel(y[:, None, :] - c[None, :, :]), w)
+
+        return _pairs(push, x, cloud)
+
+
+def _pairs(function: Callable, x: Float[Array, "s m d"], cloud: Cloud) -> Array:
+    """`function(x, centres, weights)` of every marginal, in bounded memory.
+
+    The weights are those of the centres (n,), or (m, n) with that of each point's own at zero.
+    """
+    n, own = cloud.centres.shape[1], cloud.own
+    if own is None:
+        rows = lambda y, c, w: in_blocks(lambda some: function(some, c, w), y, n)
+    else:
+        others = lambda w, k: jnp.where(k[:, None] == jnp.arange(n)[None, :], 0.0, w[None, :])
+        rows = lambda y, c, w: in_blocks(
+            lambda some: function(some[0], c, others(w, some[1])), (y, own), n
+        )
+    return over_stations(rows, x.shape[1], n, x, cloud.centres, cloud.weights)
+
+
+def _sum(pairs: Array, weights: Array) -> Array:
+    """Pairs (m, n) or (m, n, d) summed over the n centres with weights (n,) or (m, n)."""
+    if weights.ndim == 2:
+        return jnp.einsum("mn...,mn->m...", pairs, weights)
+    return pairs @ weights if pairs.ndim == 2 else jnp.einsum("mnd,n->md", pairs, weights)
+
+
+def distances(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    """Pair distances; a tiny constant keeps their derivative finite at coinciding points."""
+    squares = (x**2).sum(1)[:, None] + (y**2).sum(1)[None, :] - 2.0 * x @ y.T
+    return jnp.sqrt(jnp.maximum(squares, 0.0) + 1e-12)
+
+
+def reach_of(cloud: np.ndarray, most: int = 500) -> float:
+    """A little more than the largest distance between individuals (of a sample of them)."""
+    sample = np.asarray(cloud)[np.random.default_rng(0).permutation(len(cloud))[:most]]
+    squares = ((sample[:, None, :] - sample[None, :, :]) ** 2).sum(-1)
+    return 1.2 * float(np.sqrt(squares.max()))

@@ -1,0 +1,161 @@
+"""Driving a cloud with the energy alone: the SDE, or the probability flow ODE."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._energy.energy import Energy, at_one, density_for
+from stitchflow._energy.pair_terms import VectorKernel
+from stitchflow._measure.kde import KDE, silverman
+from stitchflow._types import Scalar
+
+# The least number of SDE steps between two requested times: up to 20, fewer in short gaps.
+STEPS_PER_GAP, STEPS_PER_UNIT = 20, 100
+# The most: of hundreds of short gaps each is given less.
+MOST_STEPS, MOST_STEPS_PER_UNIT = 4000, 20_000
+MOST_PAIR_STEPS = 300  # a kernel that turns round at zero distance is never resolved, and dear
+SHORTEST = 1.0 / 4000.0  # of the whole time, for the adaptive solver
+STABLE = 0.3  # step times the largest slope of the drift
+
+
+def simulate(
+    energy: Energy,
+    x0: Float[Array, "n d"],
+    times: np.ndarray,
+    key: Array,
+    ode: bool = False,
+    weights: Array | np.ndarray | None = None,
+) -> Float[Array, "t n d"]:
+    """Positions at `times` (internal units) of a cloud that is at `x0` at `times[0]`.
+
+    Interaction and entropy come from the cloud itself: the entropy as noise, or with `ode=True`
+    as the score of the cloud's kernel density, which also runs backwards in time. The step follows
+    the steepness of the drift, looked at again after every gap.
+    """
+    n = x0.shape[0]
+    # Clouds are padded to a few common sizes with weightless copies, so that gaps and protocols
+    # with other counts reuse one compilation.
+    padded = -(-n // 256) * 256 if n > 64 else n
+    fill = jnp.arange(padded) % n
+    w = jnp.ones(n) if weights is None else jnp.asarray(weights, x0.dtype)
+    log_weights = jnp.where(jnp.arange(padded) < n, jnp.log(w)[fill], -jnp.inf)
+    x = x0[fill]
+    if ode:
+        return _ode(energy, x, log_weights, jnp.asarray(times, float))[:, :n]
+    path = [x0]
+    for i, (t0, t1) in enumerate(pairwise(times)):
+        t0, t1 = jnp.asarray(t0, float), jnp.asarray(t1, float)
+        x = _sde_gap(energy, x, log_weights, t0, t1, jax.random.fold_in(key, i))
+        path.append(x[:n])
+    return jnp.stack(path)
+
+
+def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array, key: Array):
+    """One gap, repeated with smaller steps if the drift turned out steeper at its end."""
+    gap = float(t1 - t0)
+    slope = max(float(_steepness(energy, x, log_weights, t)) for t in (t0, t1))
+    least = int(np.clip(np.ceil(STEPS_PER_UNIT * gap), 2, STEPS_PER_GAP))
+    limit = MOST_PAIR_STEPS if energy.only(VectorKernel) else MOST_STEPS
+    most = int(np.clip(MOST_STEPS_PER_UNIT * gap, MOST_PAIR_STEPS, limit))
+    while True:
+        # A cloud that is lost already, somebody at infinity, goes on as well as it can.
+        lost = not np.isfinite(slope)
+        steps = least if lost else int(np.clip(np.ceil(gap * slope / STABLE), least, most))
+        y = _sde(energy, x, log_weights, t0, t1, jnp.asarray(steps), key)
+        end = float(_steepness(energy, y, log_weights, t1))
+        stable = np.isfinite(end) and gap * end / steps <= 3.0 * STABLE
+        if stable or lost or steps >= most:
+            return y
+        slope = max(2.0 * steps * STABLE / gap, end if np.isfinite(end) else 0.0)
+
+
+def _velocity(energy: Energy, x: Array, log_weights: Array, t: Any) -> Float[Array, "n d"]:
+    """What an energy does to a cloud whose own kernel density stands for the marginal."""
+    rho = KDE(x, silverman(x, jax.nn.softmax(log_weights)), log_weights)
+    return -at_one(energy.gradient, x, t, rho, density_for(energy, rho, x))
+
+
+@eqx.filter_jit
+def _sde(
+    energy: Energy, x: Array, log_weights: Array, t0: Scalar, t1: Scalar, steps: Array, key: Array
+) -> Float[Array, "n d"]:
+    drifting = energy.without_noise
+    noise = jnp.sqrt(2.0 * energy.diffusion)
+    spread = lineax.DiagonalLinearOperator(jnp.broadcast_to(noise, x.shape))
+    path = diffrax.UnsafeBrownianPath(jax.ShapeDtypeStruct(x.shape, x.dtype), key)
+    terms = diffrax.MultiTerm(
+        diffrax.ODETerm(lambda t, y, _: _velocity(drifting, y, log_weights, t)),
+        diffrax.ControlTerm(lambda t, y, _: spread, path),
+    )
+    solution = diffrax.diffeqsolve(
+        terms,
+        diffrax.Heun(),  # second order in the drift, and exact noise since it is additive
+        t0,
+        t1,
+        (t1 - t0) / steps,
+        x,
+        saveat=diffrax.SaveAt(t1=True),
+        adjoint=diffrax.ForwardMode(),
+        max_steps=None,
+        throw=False,
+    )
+    assert solution.ys is not None
+    return solution.ys[0]
+
+
+@eqx.filter_jit
+def _ode(energy: Energy, x: Array, log_weights: Array, times: Array) -> Float[Array, "t n d"]:
+    tolerance = 1e-4 if x.dtype == jnp.float32 else 1e-8
+    # At a crease of the energy no step is small enough: smaller ones than this are never tried.
+    least = jnp.abs(times[-1] - times[0]) * SHORTEST
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(lambda t, y, _: _velocity(energy, y, log_weights, t)),
+        diffrax.Tsit5(),
+        times[0],
+        times[-1],
+        None,
+        x,
+        saveat=diffrax.SaveAt(ts=times),
+        stepsize_controller=diffrax.PIDController(
+            rtol=tolerance, atol=tolerance, dtmin=least, force_dtmin=True
+        ),
+        max_steps=int(10 / SHORTEST),
+        throw=False,
+    )
+    assert solution.ys is not None
+    return solution.ys
+
+
+@eqx.filter_jit
+def _steepness(energy: Energy, x: Array, log_weights: Array, t: Scalar, most: int = 256) -> Scalar:
+    """About the largest singular value of the drift's Jacobian over (some of) the cloud.
+
+    The cloud moves along with its points: the push of a point on itself is always zero, however
+    steep a pair term is there. So weightless copies, who lie on somebody, are not asked.
+    """
+    rows = slice(None, None, max(1, x.shape[0] // most))
+    some, weights = x[rows], log_weights[rows]
+    asked = (weights > -jnp.inf)[:, None]
+    direction = jax.random.normal(jax.random.key(0), some.shape, some.dtype)
+
+    def drift(y: Array) -> Array:
+        return _velocity(energy.without_noise, y, weights, t)
+
+    def image(v: Array) -> Array:
+        return jnp.where(asked, jax.jvp(drift, (some,), (jnp.where(asked, v, 0.0),))[1], 0.0)
+
+    def sharpen(_, v):
+        longer = image(v)
+        return longer / (jnp.linalg.norm(longer, axis=1, keepdims=True) + 1e-12)
+
+    v = jax.lax.fori_loop(0, 6, sharpen, direction / jnp.linalg.norm(direction, axis=1)[:, None])
+    return jnp.linalg.norm(image(v), axis=1).max()

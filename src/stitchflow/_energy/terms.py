@@ -1,0 +1,357 @@
+"""The terms of an energy that look at one point at a time, each with its coefficient inside.
+
+Terms work in a fit's internal units and on several marginals at once (axis `s`): the network then
+sees all points of all times in one product.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from stitchflow._data.units import Units
+from stitchflow._energy.networks import MLP
+from stitchflow._measure.kde import Field
+from stitchflow._parts import Part, is_own
+from stitchflow._status import NotAvailable
+from stitchflow._types import Scalar, check_hidden, check_number
+
+
+class Positive(eqx.Module):
+    """A positive number, learned through a softplus or held fixed."""
+
+    raw: Scalar
+    learn: bool = eqx.field(static=True)
+
+    @staticmethod
+    def of(value: float, learn: bool) -> Positive:
+        # log(expm1(v)) without overflow
+        return Positive(jnp.asarray(value + np.log(-np.expm1(-value)), float), learn)
+
+    def __call__(self) -> Scalar:
+        return jax.nn.softplus(self.raw if self.learn else jax.lax.stop_gradient(self.raw))
+
+
+class Cloud(NamedTuple):
+    """The empirical measures that stand in for several marginals (eq:kde_approx).
+
+    `own` says which of the centres each of the points asked about was drawn around. A pair term
+    leaves that pair out, as the sum over j != i of the SDE does: a draw is its particle, elsewhere.
+    """
+
+    centres: Float[Array, "s n d"]
+    weights: Float[Array, "s n"]
+    own: Int[Array, " m"] | None = None
+
+    def mean(self, values: Float[Array, "s n"]) -> Float[Array, " s"]:
+        """The weighted mean of each marginal."""
+        return (self.weights * values).sum(axis=1)
+
+
+class Term(eqx.Module, Part):
+    """One summand of the energy. `init` gives it parameters and the units it lives in.
+
+    Three statements of its class tell everybody who moves individuals what it needs. Each has the
+    value that is never wrong, only refused or slow: a term that reads `field` without saying so is
+    refused, and one that says nothing of others is given all of them.
+    """
+
+    is_gradient: ClassVar[bool] = True  # whether `gradient` is one
+    reads_density: ClassVar[bool] = False  # whether it looks at `field`
+    sees_others: ClassVar[bool] = True  # whether it looks at `cloud` or at `field`
+
+    @abstractmethod
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> Term:
+        """Parameters for data like `cloud` (internal units)."""
+
+    def at_speed(self, speed: float) -> Term:
+        """The same, started at the size that moves a cloud at this speed (internal units)."""
+        return self
+
+    @abstractmethod
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
+        r"""$\nabla\,\delta F/\delta\rho$ at x (s, m, d), or minus a non-gradient velocity.
+
+        `field` holds log density and score of the marginals at x, so that terms share one pass;
+        only a term that `reads_density` may ask for them.
+        """
+
+    @abstractmethod
+    def first_variation(
+        self, x: Array, t: Array, cloud: Cloud, field: Field
+    ) -> Float[Array, "s m"]:
+        r"""$\delta F/\delta\rho$ at x."""
+
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
+        r"""$f$ at x, where this term's share of the energy is $E_\rho[f]$.
+
+        Zero for a velocity that no energy gives; any other term has to write it.
+        """
+        if self.is_gradient:
+            reason = "it does not say its share of the energy: write `local` in its class"
+            raise NotAvailable(type(self).__name__, "for the value of the energy", reason)
+        return jnp.zeros(x.shape[:2], x.dtype)
+
+    def functional(self, t: Array, cloud: Cloud, field: Field) -> Float[Array, " s"]:
+        r"""This term's share of $F[\rho]$; `field` is taken at the centres."""
+        return cloud.mean(self.local(cloud.centres, t, cloud, field))
+
+    def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
+        r"""$\nabla\cdot$ `gradient` at x; a term that reads the density has to write its own."""
+        if self.reads_density:
+            reason = "it reads the density, which changes with x: write `divergence` in its class"
+            raise NotAvailable(type(self).__name__, "for the divergence of its gradient", reason)
+        push = jax.linearize(lambda y: self.gradient(y, t, cloud, field), x)[1]
+        along = lambda e: (push(jnp.broadcast_to(e, x.shape)) * e[None, None, :]).sum(-1)
+        return jax.vmap(along)(jnp.eye(x.shape[2], dtype=x.dtype)).sum(0)
+
+    @property
+    def diffusion(self) -> Scalar | None:
+        r"""$\beta$ where this term is the noise $\sqrt{2\beta}\,dB$ of the SDE (internal units).
+
+        None where it is part of the SDE's drift, as a term that reads the density may be too: it
+        then moves individuals by the score of their kernel density.
+        """
+        return None
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What the constructor needs to make this term again, functions left out."""
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, Term):
+            from stitchflow._energy.energy import (
+                Energy,  # an energy is made of terms, and `+` makes one
+            )
+
+            return Energy((self, other))
+        return NotImplemented
+
+
+class Potential(Term):
+    r"""$E_\rho[V(x)]$, or $E_\rho[V(x, t)]$ with `time_varying=True`.
+
+    V is a network with layers as wide as `hidden` says unless a `function` is given: any JAX
+    function of one point, `V(x)` or `V(x, t)` with x of shape (d,), in the user's units. `learn`
+    says whether its parameters and its positive coefficient are fitted; a plain function has none
+    and stays as it is.
+
+    >>> Potential(lambda x: 0.5 * (x**2).sum())
+    Potential(known V(x))
+    """
+
+    sees_others: ClassVar[bool] = False
+    hidden: tuple[int, ...] = eqx.field(static=True)
+    time_varying: bool = eqx.field(static=True)
+    learn: bool = eqx.field(static=True)
+    function: Callable | None
+    coefficient: Positive | None
+    units: Units | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        function: Callable | None = None,
+        *,
+        hidden: tuple[int, ...] = (64, 64, 64),
+        time_varying: bool = False,
+        learn: bool | None = None,
+    ):
+        check_function(function)
+        self.hidden = check_hidden(hidden)
+        self.function = function
+        self.time_varying = bool(time_varying) if function is None else arity(function) > 1
+        self.learn = function is None if learn is None else bool(learn)
+        self.coefficient, self.units = None, None
+
+    def __repr__(self) -> str:
+        known = "" if self.learn else "known "
+        return f"Potential({known}V({'x, t' if self.time_varying else 'x'}))"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**shape_of(self), "time_varying": self.time_varying}
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> Potential:
+        function, own_units = self.function, units
+        if function is None:
+            function = MLP(cloud.shape[1] + self.time_varying, self.hidden, 1, key)
+            own_units = None
+        coefficient = Positive.of(1.0, self.learn)
+        return changed(self, function=function, coefficient=coefficient, units=own_units)
+
+    def potential(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, " m"]:
+        """V at points, each with its time."""
+        function, units = held(self.function, self.learn), self.units
+        assert function is not None, "term is not initialised"
+        assert self.coefficient is not None, "term is not initialised"
+        if units is None:  # a network
+            if self.time_varying:
+                x = jnp.concatenate([x, (2.0 * t - 1.0)[:, None].astype(x.dtype)], axis=1)
+            return self.coefficient() * function(x)[:, 0]
+        one = function if self.time_varying else lambda p, _: function(p)
+        value = lambda p, s: jnp.asarray(one(p, s)).reshape(())
+        values = jax.vmap(value)(units.space_out(x), units.time_out(t))
+        return self.coefficient() * values / units.energy
+
+    def _flat(self, x: Array, t: Array) -> tuple[Array, Array]:
+        s, m, d = x.shape
+        return x.reshape(s * m, d), jnp.repeat(t, m, total_repeat_length=s * m)
+
+    def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return self.potential(*self._flat(x, t)).reshape(x.shape[:2])
+
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        flat, times = self._flat(x, t)
+        return jax.grad(lambda y: self.potential(y, times).sum())(flat).reshape(x.shape)
+
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return self.first_variation(x, t, cloud, field)
+
+
+class Entropy(Term):
+    r"""$\beta\,E_\rho[\log\rho]$: diffusion with $dX = \dots + \sqrt{2\beta}\,dB$.
+
+    `beta` is in the user's units; None starts from a small value for the data's scale.
+    """
+
+    reads_density: ClassVar[bool] = True
+    start: float | None = eqx.field(static=True)
+    learn: bool = eqx.field(static=True)
+    coefficient: Positive | None
+
+    def __init__(self, beta: float | None = None, *, learn: bool = True):
+        if beta is not None:
+            beta = check_number(beta, "beta", 0.0, open_low=True)
+        self.start, self.learn, self.coefficient = beta, bool(learn), None
+
+    def __repr__(self) -> str:
+        beta = "auto" if self.start is None else f"{self.start:g}"
+        return f"Entropy(beta={beta}, learn={self.learn})"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"beta": self.start, "learn": self.learn}
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> Entropy:
+        beta = 0.5 if self.start is None else self.start / units.energy
+        return changed(self, coefficient=Positive.of(beta, self.learn))
+
+    @property
+    def beta(self) -> Scalar:
+        assert self.coefficient is not None, "term is not initialised"
+        return self.coefficient()
+
+    @property
+    def diffusion(self) -> Scalar:
+        return self.beta
+
+    def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return self.beta * (field.log_density + 1.0)
+
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return self.beta * field.score
+
+    def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return self.beta * field.laplacian
+
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return self.beta * field.log_density
+
+
+class InternalEnergy(Term):
+    r"""$c\int U(\rho)\,dx$ for a given $U$ in the user's units (paper, eq:functional_app).
+
+    Its gradient is $\nabla U'(\rho) = \rho\,U''(\rho)\,\nabla\log\rho$. The porous medium equation
+    $\partial_t\rho = \Delta\rho^m$ has `U = lambda r: r**m / (m - 1)`.
+    """
+
+    reads_density: ClassVar[bool] = True
+    U: Callable
+    learn: bool = eqx.field(static=True)
+    coefficient: Positive | None
+    units: Units | None = eqx.field(static=True)
+
+    def __init__(self, U: Callable, *, learn: bool = False):
+        if not callable(U):
+            raise TypeError(f"U must be a function of the density, got {U!r}")
+        self.U, self.learn, self.coefficient, self.units = U, bool(learn), None, None
+
+    def __repr__(self) -> str:
+        return "InternalEnergy(U)"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"learn": self.learn}
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> InternalEnergy:
+        return changed(self, coefficient=Positive.of(1.0, self.learn), units=units)
+
+    def _internal(self, r: Scalar) -> Scalar:
+        """U for an internal density r = L^d rho: int U(rho) dx = L^d int U(r / L^d) dx'."""
+        units, U = self.units, held(self.U, self.learn)
+        assert units is not None, "term is not initialised"
+        assert self.coefficient is not None, "term is not initialised"
+        volume = units.length**units.dim
+        return self.coefficient() * jnp.asarray(U(r / volume)).reshape(()) * volume / units.energy
+
+    def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        slope = jax.vmap(jax.grad(self._internal))
+        return slope(jnp.exp(field.log_density).reshape(-1)).reshape(x.shape[:2])
+
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        density = jnp.exp(field.log_density)
+        curvature = jax.vmap(jax.grad(jax.grad(self._internal)))(density.reshape(-1))
+        return (density * curvature.reshape(density.shape))[:, :, None] * field.score
+
+    def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        r"""$p\,\Delta\log\rho + \rho\,p'(\rho)\,|\nabla\log\rho|^2$ with $p = \rho\,U''$."""
+        pressure = lambda r: r * jax.grad(jax.grad(self._internal))(r)
+        both = lambda r: (pressure(r), r * jax.grad(pressure)(r))
+        p, rise = jax.vmap(jax.vmap(both))(jnp.exp(field.log_density))
+        return p * field.laplacian + rise * (field.score**2).sum(-1)
+
+    def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        density = jnp.exp(field.log_density)
+        values = jax.vmap(self._internal)(density.reshape(-1)).reshape(density.shape)
+        return values / density
+
+
+def arity(function: Callable) -> int:
+    """How many positional arguments a function takes."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in kinds for p in inspect.signature(function).parameters.values())
+
+
+def check_function(function: Any) -> None:
+    if function is not None and not callable(function):
+        raise TypeError(f"function must be a JAX function or None, got {function!r}")
+
+
+def shape_of(term: Any) -> dict[str, Any]:
+    """The widths of a network, and `learn` where it is not what it would be anyway."""
+    own = is_own(term.function)
+    return ({} if own else {"hidden": term.hidden}) | ({"learn": own} if term.learn == own else {})
+
+
+def held(function: Any, learn: bool) -> Any:
+    """`function` itself, or with its parameters cut off from the gradient."""
+    if learn:
+        return function
+    return jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_array(a) else a, function)
+
+
+def changed(term: Any, **changes: Any) -> Any:
+    """A copy with other fields; constructors take settings, not fields."""
+    copy = object.__new__(type(term))
+    for name in term.__dataclass_fields__:
+        object.__setattr__(copy, name, changes.get(name, getattr(term, name)))
+    return copy

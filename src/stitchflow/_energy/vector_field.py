@@ -1,0 +1,107 @@
+"""A velocity of place and time that need not be a gradient (paper, app. H)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._data.units import Units
+from stitchflow._energy.networks import MLP
+from stitchflow._energy.terms import Cloud, Term, arity, changed, check_function, held, shape_of
+from stitchflow._measure.kde import Field
+from stitchflow._types import check_hidden
+
+STREAMS = 4  # functions behind a divergence-free field; one is enough in the plane
+
+
+class VectorField(Term):
+    r"""A velocity $u(x)$, or $u(x, t)$ with `time_varying=True`, beside the energy's own.
+
+    Free in every direction, or with `divergence_free=True` only what no potential can do:
+    $u = \sum_k S_k\nabla\psi_k$ with antisymmetric $S_k$, whose divergence is zero. A known
+    `function` is $u(x)$ or $u(x, t)$ of one point, in the user's units.
+    """
+
+    is_gradient: ClassVar[bool] = False
+    sees_others: ClassVar[bool] = False
+    hidden: tuple[int, ...] = eqx.field(static=True)
+    time_varying: bool = eqx.field(static=True)
+    divergence_free: bool = eqx.field(static=True)
+    learn: bool = eqx.field(static=True)
+    function: Callable | None
+    turns: Float[Array, "k d d"] | None
+    units: Units | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        function: Callable | None = None,
+        *,
+        hidden: tuple[int, ...] = (64, 64),
+        time_varying: bool = False,
+        divergence_free: bool = False,
+        learn: bool | None = None,
+    ):
+        check_function(function)
+        if function is not None and divergence_free:
+            raise ValueError("divergence_free shapes a learned field; a known function is as it is")
+        self.hidden, self.function = check_hidden(hidden), function
+        self.time_varying = bool(time_varying) if function is None else arity(function) > 1
+        self.divergence_free = bool(divergence_free)
+        self.learn = function is None if learn is None else bool(learn)
+        self.turns, self.units = None, None
+
+    def __repr__(self) -> str:
+        kind = "divergence-free " if self.divergence_free else "" if self.learn else "known "
+        return f"VectorField({kind}u({'x, t' if self.time_varying else 'x'}))"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        names = ("time_varying", "divergence_free")
+        return {**shape_of(self), **{name: getattr(self, name) for name in names}}
+
+    def init(self, cloud: np.ndarray, units: Units, key: Array) -> VectorField:
+        if self.function is not None:
+            return changed(self, units=units)
+        d = cloud.shape[1]
+        if not self.divergence_free:
+            return changed(self, function=MLP(d + self.time_varying, self.hidden, d, key))
+        if d < 2:
+            raise ValueError("divergence_free: on a line nothing but a constant is")
+        streams = 1 if d == 2 else STREAMS
+        network = MLP(d + self.time_varying, self.hidden, streams, key)
+        turns = jax.random.normal(jax.random.fold_in(key, 1), (streams, d, d)) / np.sqrt(d)
+        return changed(self, function=network, turns=turns)
+
+    def velocity(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:
+        """u at points, each with its time; internal units."""
+        function, units = held(self.function, self.learn), self.units
+        assert function is not None, "term is not initialised"
+        if units is not None:
+            one = function if self.time_varying else lambda p, _: function(p)
+            return jax.vmap(one)(units.space_out(x), units.time_out(t)) / units.speed
+        inputs = lambda y: y
+        if self.time_varying:
+            when = (2.0 * t - 1.0)[:, None].astype(x.dtype)
+            inputs = lambda y: jnp.concatenate([y, when], axis=1)
+        if self.turns is None:
+            return function(inputs(x))
+        antisymmetric = self.turns - self.turns.transpose(0, 2, 1)
+        _, pull = jax.vjp(lambda y: function(inputs(y)), x)
+        ones = jnp.eye(len(antisymmetric), dtype=x.dtype)
+        slopes = [pull(jnp.broadcast_to(one, (len(x), len(one))))[0] for one in ones]
+        return jnp.einsum("kij,kmj->mi", antisymmetric, jnp.stack(slopes))
+
+    def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        return jnp.zeros(x.shape[:2], x.dtype)
+
+    def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
+        """Minus the velocity, as for every term that is not a gradient."""
+        s, m, d = x.shape
+        times = jnp.repeat(t, m, total_repeat_length=s * m)
+        return -self.velocity(x.reshape(s * m, d), times).reshape(x.shape)

@@ -1,0 +1,1 @@
+"""Judging: scores, cross-validation, diagnosis."""

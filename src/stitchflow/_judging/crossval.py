@@ -1,0 +1,295 @@
+"""Cross-validation: leave times or groups out, fit every method, score what it never saw."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._extras import require
+from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.scores import as_text
+from stitchflow._method.contract import Method, check_data
+from stitchflow._method.methods import METHODS
+from stitchflow._status import ExtrapolationWarning
+from stitchflow._stitching.stitching import fit
+from stitchflow._training.cluster import ClusterLike, check_cluster, run_all
+from stitchflow._types import KeyLike, as_rng, check_count
+
+COMPARED = ("stitching", "stitching-varying", "nearest", "ot-linear")
+TRIVIAL = ("nearest", "ot-linear")
+
+# Individuals of the last trained time that a forecast starts from, which training must not see.
+STARTERS = 0.2
+
+
+@dataclass(frozen=True)
+class FoldScore:
+    """One score of one method on what was left out."""
+
+    method: str
+    seed: int
+    left_out: str
+    protocol: str
+    metric: str
+    time: float | None
+    value: float
+    floor: float | None
+    seconds_train: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What is trained on and what is judged, with a word for what was left out."""
+
+    left_out: str
+    train: Snapshots
+    test: Snapshots
+    protocols: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One fit of one fold, which may stand for several seeds."""
+
+    fold: Fold
+    name: str
+    method: Method
+    seeds: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"without {self.fold.left_out}: {self.name}"
+
+    def score(self, metrics: Sequence[str], key: KeyLike) -> list[FoldScore]:
+        fold, found = self.fold, fit(self.fold.train, self.method, self.seeds[0], progress=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            rows = evaluate(found, fold.test, metrics=metrics, protocols=fold.protocols, key=key)
+        cost = {"seconds_train": found.seconds, "steps": found.steps}
+        return [
+            FoldScore(self.name, seed, fold.left_out, **asdict(row), **cost)
+            for seed in self.seeds
+            for row in rows
+        ]
+
+
+class CrossValidation(list[FoldScore]):
+    """Scores of all folds."""
+
+    def to_pandas(self) -> Any:
+        """A data frame of one row a score."""
+        return require("pandas", "data").DataFrame([asdict(row) for row in self])
+
+    @property
+    def methods(self) -> list[str]:
+        """The names of the methods, in their order."""
+        return list(dict.fromkeys(row.method for row in self))
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the distances, in their order."""
+        return list(dict.fromkeys(row.metric for row in self))
+
+    def places(self, metric: str) -> list[tuple[str, str, float | None]]:
+        """(left out, protocol, time) of every score of a metric, in the order of the folds."""
+        rows = (row for row in self if row.metric == metric)
+        return list(dict.fromkeys((row.left_out, row.protocol, row.time) for row in rows))
+
+    def value(self, method: str, metric: str, place: tuple[str, str, float | None]) -> float | None:
+        """Mean over seeds at one place, or None where the method has no answer."""
+        values = [
+            row.value
+            for row in self
+            if (row.method, row.metric) == (method, metric)
+            and (row.left_out, row.protocol, row.time) == place
+        ]
+        return float(np.mean(values)) if values else None
+
+    def floor(self, metric: str, place: tuple[str, str, float | None]) -> float | None:
+        """What other individuals score at one place, or None where that is unknown."""
+        for row in self:
+            if row.metric == metric and (row.left_out, row.protocol, row.time) == place:
+                return row.floor
+        return None
+
+    def ratio(self, method: str, metric: str, protocol: str = "interpolate") -> float | None:
+        """Geometric mean over places of a method's score over the better trivial one's.
+
+        Below one means better than standing at the nearest snapshot and than straight lines.
+        """
+        ratios = []
+        for place in self.places(metric):
+            trivial = [self.value(name, metric, place) for name in TRIVIAL]
+            known = [value for value in trivial if value is not None]
+            own = self.value(method, metric, place)
+            if place[1] == protocol and place[2] is not None and known and own is not None:
+                ratios.append(own / min(known))
+        return float(np.exp(np.mean(np.log(ratios)))) if ratios else None
+
+    def __rich__(self) -> Any:
+        from rich.table import Table
+
+        view = Table(title="left out, then scored")
+        for name in ("left out", "protocol", "metric", "time"):
+            view.add_column(name)
+        for name in (*self.methods, "floor"):
+            view.add_column(name, justify="right")
+        cell = lambda value: "-" if value is None else f"{value:.4g}"
+        for metric in self.metrics:
+            for place in self.places(metric):
+                left_out, protocol, time = place
+                values = (cell(self.value(name, metric, place)) for name in self.methods)
+                when = "mean" if time is None else f"{time:g}"
+                view.add_row(
+                    left_out, protocol, metric, when, *values, cell(self.floor(metric, place))
+                )
+            ratios = [cell(self.ratio(name, metric)) for name in self.methods]
+            if any(ratio != "-" for ratio in ratios):
+                view.add_row("all", "interpolate", metric, "ratio to best trivial", *ratios, "-")
+            view.add_section()
+        return view
+
+    def __str__(self) -> str:
+        return as_text(self, 120)
+
+    __repr__ = __str__
+
+
+def cross_validate(
+    data: Snapshots,
+    methods: Sequence[str | Method] | None = None,
+    *,
+    leave_out: str | Sequence[Any] = "each",
+    seeds: Iterable[int] = (0,),
+    metrics: Sequence[str] = ("w1", "w2", "energy_distance"),
+    pca: int | None = None,
+    key: KeyLike = 0,
+    cluster: ClusterLike = None,
+    arrived: Callable[[list[FoldScore]], Any] | None = None,
+    progress: bool = True,
+) -> CrossValidation:
+    """Fit every method without some of the data and score it there.
+
+    `leave_out`: "each" leaves out every time but the first in turn, the inner ones judged by
+    `interpolate` and the last by `forecast`; a list leaves out the given times, one fold an entry,
+    where an entry may be several times; "groups" leaves out every group in turn, judged by all
+    protocols. `methods` are names or objects; by default `stitching`, `stitching-varying` and the
+    two trivial ones. `pca` projects on that many principal components of the training individuals
+    alone. Draws are the same for all methods. `cluster` as in `run_all`: fits here, on so many
+    local workers, or on a Dask cluster. `arrived` is called with the scores of each fit, once.
+    """
+    check_data(data)
+    check_cluster(cluster)
+    chosen = [_method(entry) for entry in (COMPARED if methods is None else methods)]
+    if not chosen:
+        raise ValueError("methods must name at least one method")
+    seeds = [check_count(seed, "seeds", 0) for seed in seeds]
+    if not seeds:
+        raise ValueError("seeds must hold at least one seed")
+    folds = list(folds_of(data, leave_out, key))
+    if pca is not None:
+        check_count(pca, "pca")
+        if pca > data.dim:
+            raise ValueError(f"pca must be at most the {data.dim} dimensions there are, got {pca}")
+        folds = [_projected(fold, pca) for fold in folds]
+    trials = [
+        Trial(fold, name, method, part)
+        for fold in folds
+        for name, method in chosen
+        for part in ([tuple(seeds)] if name in TRIVIAL else [(seed,) for seed in seeds])
+    ]
+    found: dict[Trial, list[FoldScore]] = {}
+    judge = partial(Trial.score, metrics=metrics, key=key)
+    for trial, rows in run_all(
+        judge, trials, cluster=cluster, label="cross-validate", progress=progress
+    ):
+        if isinstance(rows, Exception):
+            raise rows
+        found[trial] = rows
+        if arrived is not None:
+            arrived(rows)
+    return CrossValidation(row for trial in trials for row in found[trial])
+
+
+def _method(entry: str | Method) -> tuple[str, Method]:
+    if isinstance(entry, Method):
+        return entry.name, entry
+    if entry not in METHODS:
+        raise ValueError(f"methods must be among {', '.join(METHODS)}; got {entry!r}")
+    return entry, METHODS[entry]()
+
+
+def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> Iterable[Fold]:
+    """The folds that `leave_out` asks for; bad requests are refused before any fit."""
+    if isinstance(leave_out, str):
+        if leave_out == "groups":
+            yield from _group_folds(data)
+            return
+        if leave_out != "each":
+            raise ValueError(f"leave_out must be 'each', 'groups' or times, got {leave_out!r}")
+        if len(data) < 3:
+            raise ValueError(f"leaving a time out needs three or more, got {data.times.tolist()}")
+        leave_out = data.times[1:].tolist()
+    if not len(leave_out):
+        raise ValueError("leave_out names no time")
+    for entry in leave_out:
+        out = [data.at(t) for t in np.atleast_1d(entry).tolist()]
+        times, hidden = data.times[out].tolist(), np.isin(data.index, out)
+        kept = np.unique(data.index[~hidden])
+        if len(kept) < 2:
+            raise ValueError(f"leaving out {times} keeps fewer than two times to train on")
+        if min(times) < data.times[kept[0]]:
+            raise ValueError(f"leaving out the first time ({min(times):g}) cannot be judged")
+        if max(times) > data.times[kept[-1]]:  # a forecast starts from individuals nobody saw
+            hidden |= starters(data, int(kept[-1]), key)
+            if len(np.unique(data.index[~hidden])) < len(kept):
+                raise ValueError(
+                    f"leaving out {times} hides whom its forecast starts from at all times, and "
+                    "at one of them nobody else is left to train on"
+                )
+        yield Fold(
+            "+".join(f"{t:.12g}" for t in times),
+            data.take(np.flatnonzero(~hidden)),
+            data.take(np.flatnonzero(hidden)),
+            ("interpolate", "forecast"),
+        )
+
+
+def starters(data: Snapshots, k: int, key: KeyLike) -> np.ndarray:
+    """A mask of some individuals of the k-th time, and of whenever else they are seen by id."""
+    rows = np.arange(len(data.x))[data.slice(k)]
+    some = as_rng(key).permutation(rows)[: max(1, round(STARTERS * len(rows)))]
+    labels = np.arange(len(data.x)) if data.ids is None else data.ids
+    mask = np.isin(labels, labels[some])
+    if mask[rows].all():
+        raise ValueError(f"time {data.times[k]:g} has too few individuals to start a forecast from")
+    return mask
+
+
+def _group_folds(data: Snapshots) -> Iterable[Fold]:
+    if data.groups is None:
+        raise ValueError("leave_out='groups' needs groups, and this table has none")
+    names = np.unique(data.groups)
+    if len(names) < 2:
+        raise ValueError(f"leave_out='groups' needs two groups or more, got {names.tolist()}")
+    for name in names:
+        own = data.groups == name
+        train, test = data.take(np.flatnonzero(~own)), data.take(np.flatnonzero(own))
+        if len(train) < 2:
+            raise ValueError(f"without group {name} fewer than two times are left")
+        yield Fold(str(name), train, test, ("marginal", "one-step", "rollout", "interpolate"))
+
+
+def _projected(fold: Fold, dims: int) -> Fold:
+    """Both sides on the principal components of the training side."""
+    x = fold.train.x.astype(np.float64)
+    centre = x.mean(axis=0)
+    axes = np.linalg.svd(x - centre, full_matrices=False)[2][:dims].T
+    project = lambda part: replace(part, x=((part.x - centre) @ axes).astype(part.x.dtype))
+    return replace(fold, train=project(fold.train), test=project(fold.test))

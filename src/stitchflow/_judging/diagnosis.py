@@ -1,0 +1,207 @@
+"""What a diagnosis found: its numbers, its verdict, and two sentences to quote."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stitchflow._judging.change import MOST_GAINED, Change
+
+# A static energy has to explain this share of the motion, and a rotating field may remove at most
+# this share of the rest, where a population is called a gradient flow. It is called none where the
+# 90 % interval of the rotating field's share lies above the last.
+EXPLAINED, REMOVED, TURNS = 0.8, 0.1, 0.05
+
+# Of the motion: a difference in what two betas explain that does not tell them apart.
+ALIKE = 0.02
+
+GROWING = 1.5  # a change of counts worth a word
+
+
+class Carried(NamedTuple):
+    """W1 of held-out individuals after one gap: carried by the energy, and left where they are."""
+
+    energy: float
+    standing_still: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Numbers of `diagnose`, and two sentences to quote.
+
+    `explained`: share of the curve's motion that a static energy explains (the fitted one, or the
+    best one where the fitted one varies in time); without motion it means nothing. `dissipation`:
+    the energy's loss along the curve over what a gradient flow would lose (1 for a gradient flow).
+    `non_gradient`: share of the residual on stretches of time left out that a divergence-free field
+    removes beside a potential, along paths that no energy has drawn to itself, with its 90 %
+    interval (a residual below 5 % of the motion counts as 5 %). `profile`: (beta, the share
+    explained on those) with V refitted to each beta; `beta_interval` the betas that explain at
+    least nearly as much as the fitted one. `spread`: relative spread of V, force and velocity over
+    the members of an ensemble. `masses`: counts relative to the first time. `change`: the p-values
+    of "the population rests" (`rest`) and "proportions change, but nobody moves" (`in_place`).
+    `one_step`: W1 of held-out individuals after one gap, carried by the `energy` and
+    `standing_still`. Either is None where there was nobody to ask.
+    """
+
+    explained: float
+    dissipation: float
+    non_gradient: float
+    non_gradient_interval: tuple[float, float]
+    profile: tuple[tuple[float, float], ...] = ()
+    beta: float = 0.0
+    beta_interval: tuple[float, float] | None = None
+    spread: dict[str, float] = field(default_factory=dict)
+    masses: tuple[float, ...] = ()
+    time_varying: bool = False
+    change: Change | None = None
+    one_step: Carried | None = None
+
+    @property
+    def moved(self) -> bool:
+        """Whether the snapshots show motion: more than sampling noise and changed proportions."""
+        return self.change is not None and self.change.moved
+
+    @property
+    def predicts(self) -> bool | None:
+        """Whether the energy beats standing still on held-out individuals; None without any."""
+        return None if self.one_step is None else self.one_step.energy < self.one_step[1]
+
+    @property
+    def is_gradient_flow(self) -> bool | None:
+        """True, False, or None where the data do not say.
+
+        Neither is said without motion, and True only of an energy that beats standing still.
+        """
+        if not self.moved:
+            return None
+        if self.non_gradient_interval[0] > TURNS:
+            return False
+        explains = self.explained >= EXPLAINED and self.non_gradient <= REMOVED
+        return True if explains and self.predicts else None
+
+    @property
+    def sentences(self) -> tuple[str, str]:
+        """What the numbers say, to quote."""
+        parts = [*self._about_energy(), *self._about_certainty()]
+        second = "; ".join(parts)
+        return self._verdict(), f"{second[0].upper()}{second[1:]}."
+
+    def _verdict(self) -> str:
+        if self.change is None:
+            return (
+                "Whether this is a gradient flow cannot be told: no individuals were at hand in "
+                "which to look for motion."
+            )
+        if not self.change.changed:
+            return (
+                "There is no motion beyond sampling noise: individuals of one and the same "
+                f"population differ as much between times (p = {self.change.rest:.2g}), so the "
+                "data cannot tell whether this is a gradient flow."
+            )
+        if not self.change.moved:
+            return (
+                "Proportions change, but nobody needs to have moved: growth in place, nowhere "
+                f"more than {MOST_GAINED:g} times that of elsewhere, explains the snapshots as "
+                f"well (p = {self.change.in_place:.2g}), so the data cannot tell whether this is "
+                "a gradient flow."
+            )
+        return f"{self._shares()}: {self._reason()}."
+
+    def _shares(self) -> str:
+        energy = "The fitted energy explains none of the fitted motion"
+        if self.explained > 0.0:
+            energy = f"A static energy explains {100.0 * self.explained:.0f} % of the fitted motion"
+        low, high = (max(100.0 * end, 0.0) for end in self.non_gradient_interval)
+        share = 100.0 * self.non_gradient
+        turning = f"{share:.0f} % of the rest" if share >= 0.5 else "none of the rest"
+        return (
+            f"{energy}, and a rotating field would remove {turning} (90 % interval "
+            f"{low:.0f} to {high:.0f} %)"
+        )
+
+    def _reason(self) -> str:
+        verdict = self.is_gradient_flow
+        if verdict is not None:
+            return (
+                "this is consistent with a gradient flow"
+                if verdict
+                else "part of the motion is not a gradient flow"
+            )
+        if self.one_step is None:
+            return (
+                "whether this is a gradient flow cannot be told, since there is no score of "
+                "held-out individuals by which to compare the energy with standing still"
+            )
+        if not self.predicts:
+            return (
+                "whether this is a gradient flow cannot be told, since the energy does not carry "
+                "held-out individuals nearer to the next snapshot than standing still does"
+            )
+        return "the data leave open whether this is a gradient flow"
+
+    def _about_energy(self) -> list[str]:
+        if not self.moved:
+            only = "only the ratio of V to beta can be told from a population at rest"
+            unsure = "V and beta describe motion that need not have taken place"
+            still = self.change is not None and not self.change.changed
+            return [] if self.change is None else [only if still else unsure]
+        parts = [f"the energy falls at {self.dissipation:.2f} times the rate of a gradient flow"]
+        if self.one_step is not None:
+            parts.append(
+                f"held-out individuals carried to the next snapshot land at W1 = "
+                f"{self.one_step.energy:.3g}, where standing still gives "
+                f"{self.one_step.standing_still:.3g}"
+            )
+        return [*parts, *self._about_beta()]
+
+    def _about_beta(self) -> list[str]:
+        if self.beta_interval is None:
+            return []
+        low, high = self.beta_interval
+        best, most = max(self.profile, key=lambda entry: entry[1])
+        open_end = " or more" if high == self.profile[-1][0] else ""
+        said = f"beta = {self.beta:.3g}, with {low:.3g} to {high:.3g}{open_end} explaining as much"
+        if most > dict(self.profile)[self.beta] + ALIKE:
+            said += f" and {best:.3g} most"
+        return [said]
+
+    def _about_certainty(self) -> list[str]:
+        parts = ["one fit cannot say how far V would differ with other data"]
+        if self.spread:
+            share = 100.0 * self.spread["force"]
+            parts = [f"the force differs by {share:.0f} % between members"]
+        if self.suggests_growth:
+            parts.append(
+                f"counts change to {self.masses[-1]:.2g} of the first: if they measure the "
+                "population's size, consider growth"
+            )
+        return parts
+
+    @property
+    def suggests_growth(self) -> bool:
+        """Whether the counts change enough for `Growth`."""
+        masses = np.asarray(self.masses)
+        return bool(len(masses)) and bool(masses.max() / masses.min() > GROWING)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, for JSON."""
+        named = {name: getattr(self, name) for name in ("change", "one_step")}
+        plain = {name: None if entry is None else entry._asdict() for name, entry in named.items()}
+        verdict = {"is_gradient_flow": self.is_gradient_flow, "sentences": list(self.sentences)}
+        return {**asdict(self), **plain, **verdict}
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    __repr__ = __str__
+
+
+def as_good(profile: list[tuple[float, float]], beta: float) -> tuple[float, float] | None:
+    """The range of betas that explain at least nearly as much as the fitted one, which is in it."""
+    if not profile:
+        return None
+    least = dict(profile)[beta] - ALIKE
+    good = [other for other, share in profile if share >= least]
+    return min(good), max(good)

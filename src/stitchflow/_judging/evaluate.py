@@ -1,0 +1,121 @@
+"""Held-out scores: the protocols by which every method is judged alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._judging.judge import Judge, Score
+from stitchflow._judging.scores import Row, Scores
+from stitchflow._method.contract import Fit
+from stitchflow._method.flow import Flow
+from stitchflow._progress import tqdm
+from stitchflow._status import NotAvailable
+from stitchflow._types import KeyLike, as_key
+from stitchflow.metrics import DISTANCES
+
+# Whose marginals are drawn from, and who is carried from where to where.
+_DRAWN: dict[str, Callable[[Judge], list[int]]] = {
+    "marginal": lambda judge: judge.seen,
+    "interpolate": lambda judge: judge.between,
+}
+_CARRIED: dict[str, Callable[[Judge], list[tuple[int, list[int]]]]] = {
+    "one-step": lambda judge: [
+        (k, [after]) for k, after in zip(judge.seen[:-1], judge.seen[1:], strict=True)
+    ],
+    "rollout": lambda judge: [(judge.seen[0], judge.seen[1:])] if len(judge.seen) > 1 else [],
+    "forecast": lambda judge: (
+        [(judge.seen[-1], judge.beyond)] if judge.seen and judge.beyond else []
+    ),
+}
+PROTOCOLS = ("marginal", "one-step", "rollout", "interpolate", "forecast")
+
+
+def evaluate(
+    fit: Fit,
+    test: Snapshots,
+    *,
+    metrics: Sequence[str] = tuple(DISTANCES),
+    protocols: Sequence[str] = PROTOCOLS,
+    key: KeyLike = 0,
+    oracle: Flow | None = None,
+    progress: bool = False,
+) -> Scores:
+    """Score a fit on individuals it has not seen.
+
+    Times the fit was trained on are judged by `marginal`, `one-step` and `rollout`; a time it never
+    saw by `interpolate` inside its range and `forecast` after it. A protocol that the method cannot
+    answer has no rows. Weighted individuals are compared as weighted measures.
+
+    The floor is what a perfect model is expected to score. It is that of training individuals of
+    the same time, as many as the method is asked for, or of two halves of a time that nobody saw.
+    Individuals who are followed by their ids start where they started, and a perfect model may
+    carry them closer than other individuals are: where `test` follows them, `one-step`, `rollout`
+    and `forecast` have a floor only with an `oracle`. That is the flow of the true energy, judged
+    as the fit is; it also stands in where there are too few other individuals.
+    """
+    if not isinstance(test, Snapshots):
+        raise TypeError(f"test must be Snapshots, got {type(test).__name__}")
+    if test.dim != fit.flow.dim:
+        raise ValueError(f"test must have {fit.flow.dim} dimensions, got {test.dim}")
+    if oracle is not None and not isinstance(oracle, Flow):
+        raise TypeError(f"oracle must be a Flow or None, got {type(oracle).__name__}")
+    _check_names("metrics", metrics, DISTANCES)
+    _check_names("protocols", protocols, PROTOCOLS)
+    judge = Judge(fit.data, fit.times, test, tuple(metrics), as_key(key), oracle)
+    rows = Scores()
+    for protocol in tqdm(protocols, desc="evaluate", disable=not progress, leave=False):
+        try:
+            scores = _scores(judge, protocol, fit.flow)
+        except NotAvailable:
+            continue
+        least = floors(judge, protocol) if scores else {}
+        found = _by_place(judge, scores).items()
+        rows.extend(Row(protocol, *place, value, least.get(place)) for place, value in found)
+    return rows
+
+
+def _check_names(argument: str, given: Iterable[str], known: Iterable[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{argument} must be among {', '.join(known)}; got {name!r}")
+
+
+def _scores(judge: Judge, protocol: str, flow: Flow) -> dict[int, Score]:
+    """The scores of a flow by the times they belong to."""
+    if protocol in _DRAWN:
+        return {k: judge.drawn(flow, k) for k in _DRAWN[protocol](judge)}
+    legs = _CARRIED[protocol](judge)
+    return {k: score for leg in legs for k, score in judge.carried(flow, *leg)}
+
+
+def _floor_scores(judge: Judge, protocol: str) -> dict[int, Score]:
+    """What a perfect model scores by a protocol, by the times the scores belong to."""
+    if protocol in _DRAWN:
+        return {k: judge.floor(k) for k in _DRAWN[protocol](judge)}
+    if judge.oracle is not None:
+        if protocol not in judge.floors:
+            judge.floors[protocol] = _scores(judge, protocol, judge.oracle)
+        return judge.floors[protocol]
+    legs = ((start, k) for start, ends in _CARRIED[protocol](judge) for k in ends)
+    return {k: {} if judge.followed(start, k) else judge.floor(k) for start, k in legs}
+
+
+def floors(judge: Judge, protocol: str) -> dict[tuple[str, float | None], float]:
+    """The known floors of a protocol by metric and time, None being the mean over times."""
+    return _by_place(judge, _floor_scores(judge, protocol))
+
+
+def _by_place(judge: Judge, scores: dict[int, Score]) -> dict[tuple[str, float | None], float]:
+    """Scores by metric and time, and their mean where every time has one."""
+    times, found = judge.test.times, {}
+    # The first observed time is where everything starts: it is not part of the mean.
+    later = [k for k in scores if times[k] > judge.times[0]]
+    for metric in judge.metrics:
+        known = {k: score[metric] for k, score in scores.items() if metric in score}
+        found |= {(metric, float(times[k])): value for k, value in known.items()}
+        if later and len(known) == len(scores):
+            found[metric, None] = float(np.mean([known[k] for k in later]))
+    return found

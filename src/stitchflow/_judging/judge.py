@@ -1,0 +1,193 @@
+"""Comparing clouds with held-out individuals, and what a perfect model would score there."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import jax
+import numpy as np
+
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._method.flow import Flow
+from stitchflow._types import KeyLike, as_rng, near_times
+from stitchflow.metrics import DISTANCES
+
+DRAWS = 3
+MOST = 2000
+
+# Fewer training individuals than this share of a method's n are no floor for it. With three
+# quarters the distance of two samples is expected to be at most sqrt((1 + 4 / 3) / 2) = 1.08 times
+# that of n, well within the 1.15 times the floor that count as good. Four fifths are what is left
+# to train on by default where as many again are judged.
+ENOUGH = 0.75
+
+Score = dict[str, float]  # by metric; empty where there is none
+
+
+class Sample(NamedTuple):
+    """Individuals with their weights, or None where all count alike."""
+
+    x: np.ndarray
+    weights: np.ndarray | None = None
+
+    @staticmethod
+    def of(data: Snapshots, k: int) -> Sample:
+        """The individuals of the k-th time whose weight is not zero."""
+        x, weights = data.cloud(k), data.uneven_weights(k)
+        return Sample(x) if weights is None else Sample(x[weights > 0], weights[weights > 0])
+
+    def rows(self, rows: np.ndarray) -> Sample:
+        return Sample(self.x[rows], None if self.weights is None else self.weights[rows])
+
+    def some(self, n: int, rng: np.random.Generator) -> Sample:
+        """n of them, drawn alike whatever they weigh: as a measure they keep their weights."""
+        return self.rows(rng.choice(len(self.x), n, replace=False))
+
+    def up_to(self, n: int, rng: np.random.Generator) -> Sample:
+        """n of them; where there are fewer, everybody as often as everybody else, or once more."""
+        if n <= len(self.x):
+            return self.some(n, rng)
+        whole, rest = divmod(n, len(self.x))
+        again = rng.choice(len(self.x), rest, replace=False)
+        return self.rows(np.concatenate([np.tile(np.arange(len(self.x)), whole), again]))
+
+    def carried(self, flow: Flow, times: Any, key: KeyLike) -> np.ndarray:
+        """(time, n, dim): where a flow's dynamics alone carry them; everybody keeps their weight.
+
+        Weights that are all equal are not mentioned: a flow of one's own need not know of them.
+        """
+        told: dict[str, Any] = {} if self.weights is None else {"weights": self.weights}
+        return np.asarray(flow.simulate(self.x, times, key=key, **told))
+
+
+# By held-out individuals, those trained on, and the oracle: they, and not a fit, have a floor,
+# and several methods are judged by the same ones.
+_FLOORS: WeakKeyDictionary[Any, WeakKeyDictionary] = WeakKeyDictionary()
+
+
+def _known_floors(*places: Any) -> dict:
+    found: Any = _FLOORS
+    for place in places[:-1]:
+        found = found.setdefault(place, WeakKeyDictionary())
+    return found.setdefault(places[-1], {})
+
+
+class Judge:
+    """Compares clouds with held-out individuals; draws depend on the time only, not the method.
+
+    `times` are those that were trained on, and `train` the individuals, where they are at hand.
+    """
+
+    def __init__(
+        self,
+        train: Snapshots | None,
+        times: np.ndarray,
+        test: Snapshots,
+        metrics: tuple[str, ...],
+        key: jax.Array,
+        oracle: Flow | None,
+    ):
+        self.train, self.times, self.test = train, times, test
+        self.metrics, self.key, self.oracle = metrics, key, oracle
+        near = near_times(test.times, times)
+        self.seen = [int(k) for k in np.flatnonzero(near.any(axis=1))]
+        inside = (test.times > times[0]) & (test.times < times[-1])
+        unseen = [k for k in range(len(test)) if k not in self.seen]
+        self.between = [k for k in unseen if inside[k]]
+        self.beyond = [k for k in unseen if test.times[k] > times[-1]]
+        known = _known_floors(
+            test, test if train is None else train, test if oracle is None else oracle
+        )
+        draws = np.asarray(jax.random.key_data(key)).tobytes()
+        self.floors = known.setdefault((metrics, times.tobytes(), draws), {})
+
+    def size(self, k: int) -> int:
+        """How many individuals a method is asked for at the k-th time."""
+        return min(len(Sample.of(self.test, k).x), MOST)
+
+    def compare(self, k: int, clouds: Callable[[int, int], Sample]) -> Score:
+        """Mean over draws of every metric; `clouds(draw, n)` gives a cloud of n or more points."""
+        truth, pairs = Sample.of(self.test, k), []
+        for draw in range(DRAWS):
+            rng, cloud = self.rng(k, draw), clouds(draw, self.size(k))
+            if not np.isfinite(cloud.x).all():
+                when = self.test.times[k]
+                warnings.warn(f"the cloud at time {when:g} is not finite; no score", stacklevel=2)
+                return {}
+            n = min(len(cloud.x), len(truth.x), MOST)
+            pairs.append((cloud.some(n, rng), truth.some(n, rng)))
+        return self.mean_distances(pairs)
+
+    def mean_distances(self, pairs: list[tuple[Sample, Sample]]) -> Score:
+        """Every metric, averaged over pairs of clouds; the solvers run in threads of their own."""
+        tasks = [(m, *pair) for m in self.metrics for pair in pairs]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            values = list(pool.map(_distance, tasks))
+        means = np.reshape(values, (len(self.metrics), len(pairs))).mean(axis=1)
+        return dict(zip(self.metrics, means.tolist(), strict=True))
+
+    def rng(self, *place: int) -> np.random.Generator:
+        """The generator of one place: the same for every method."""
+        key = self.key
+        for number in place:
+            key = jax.random.fold_in(key, number)
+        return as_rng(key)
+
+    def drawn(self, flow: Flow, k: int) -> Score:
+        """The score of a flow's own marginal at the k-th time."""
+        t = float(self.test.times[k])
+
+        def draw(i: int, n: int) -> Sample:
+            key = jax.random.fold_in(jax.random.fold_in(self.key, 4000 + k), i)
+            return Sample(np.asarray(flow.sample([t], n, key=key)[0]))
+
+        return self.compare(k, draw)
+
+    def carried(self, flow: Flow, start: int, ends: list[int]) -> Iterable[tuple[int, Score]]:
+        """The scores, at later times, of held-out individuals that the dynamics alone carry."""
+        key = jax.random.fold_in(jax.random.fold_in(self.key, 3000), start)
+        here = Sample.of(self.test, start)
+        path = here.carried(flow, self.test.times[[start, *ends]], key)
+        for k, cloud in zip(ends, path[1:], strict=True):
+            end = Sample(cloud, here.weights)
+            yield k, self.compare(k, lambda draw, n, end=end: end)
+
+    def followed(self, start: int, k: int) -> bool:
+        """Whether somebody of the k-th time is known to be among those who start."""
+        ids, rows = self.test.ids, self.test.slice
+        return ids is not None and bool(np.isin(ids[rows(k)], ids[rows(start)]).any())
+
+    def floor(self, k: int) -> Score:
+        """What other individuals of the same population score at the k-th time."""
+        if k not in self.floors:
+            self.floors[k] = self._floor(k)
+        return self.floors[k]
+
+    def _floor(self, k: int) -> Score:
+        train, least = self.train, ENOUGH * self.size(k)
+        if k in self.seen and train is not None:
+            others = Sample.of(train, train.at(self.test.times[k]))
+            if len(others.x) >= least:
+                draw = lambda i, n: others.up_to(n, self.rng(k, i, 1))
+                return self.compare(k, draw)
+        half = min(len(Sample.of(self.test, k).x) // 2, MOST)
+        if self.oracle is not None and (k in self.seen or half < least):
+            return self.drawn(self.oracle, k)
+        return {} if k in self.seen or not half else self._halves(k, half)
+
+    def _halves(self, k: int, half: int) -> Score:
+        truth, pairs = Sample.of(self.test, k), []
+        for i in range(DRAWS):
+            order = self.rng(k, i, 2).permutation(len(truth.x))
+            pairs.append((truth.rows(order[:half]), truth.rows(order[half : 2 * half])))
+        return self.mean_distances(pairs)
+
+
+def _distance(task: tuple[str, Sample, Sample]) -> float:
+    metric, (x, a), (y, b) = task
+    return DISTANCES[metric](np.asarray(x, np.float64), np.asarray(y, np.float64), a, b)

@@ -1,0 +1,1 @@
+"""Measures: kernel densities, transport between clouds, curves of distributions."""

@@ -1,0 +1,244 @@
+"""The curve of distributions: particles moving through nodes in time, under one kernel density."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from scipy.interpolate import CubicSpline
+
+from stitchflow._energy.networks import GrowthRate
+from stitchflow._energy.terms import Cloud
+from stitchflow._measure.kde import KDE
+from stitchflow._types import Scalar
+
+# Times closer than this share of the whole range are one in float32, and so are places.
+CLOSEST = 1e-6
+
+
+class Curve(eqx.Module):
+    r"""$\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, particles linear between nodes.
+
+    Weights and bandwidth do not move in time, so the kernel-averaged velocity transports the
+    density exactly (Claim 1). Each of the three can be frozen; the bandwidth stays between
+    `least_bandwidth` and `most_bandwidth`, which have its shape. With a `growth` rate the weights
+    change along the paths.
+    """
+
+    particles: Float[Array, "k n d"]
+    log_weights: Float[Array, " n"]
+    raw_bandwidth: Float[Array, ...]
+    least_bandwidth: Float[Array, ...]
+    most_bandwidth: Float[Array, ...]
+    times: tuple[float, ...] = eqx.field(static=True)
+    learn_particles: bool = eqx.field(static=True)
+    learn_weights: bool = eqx.field(static=True)
+    learn_bandwidth: bool = eqx.field(static=True)
+    growth: GrowthRate | None
+
+    def __init__(
+        self,
+        particles: Array,
+        log_weights: Array,
+        raw_bandwidth: Array,
+        times: tuple[float, ...],
+        least_bandwidth: Array | None = None,
+        most_bandwidth: Array | None = None,
+        *,
+        learn_particles: bool = True,
+        learn_weights: bool = True,
+        learn_bandwidth: bool = True,
+        growth: GrowthRate | None = None,
+    ):
+        self.particles, self.log_weights, self.raw_bandwidth = particles, log_weights, raw_bandwidth
+        least = jnp.zeros_like(raw_bandwidth) if least_bandwidth is None else least_bandwidth
+        most = jnp.full_like(raw_bandwidth, jnp.inf) if most_bandwidth is None else most_bandwidth
+        self.least_bandwidth, self.most_bandwidth, self.times = least, most, times
+        self.learn_particles, self.learn_weights = learn_particles, learn_weights
+        self.learn_bandwidth, self.growth = learn_bandwidth, growth
+
+    def __check_init__(self) -> None:
+        k = self.particles.shape[0]
+        if k < 2 or len(self.held_at) != k:
+            raise ValueError(f"a curve needs one time per node and two or more, got {k} nodes")
+        n, d = self.particles.shape[1:]
+        widths = [
+            np.shape(b) for b in (self.raw_bandwidth, self.least_bandwidth, self.most_bandwidth)
+        ]
+        if self.log_weights.shape != (n,) or any(w not in ((), (1,), (d,), (n, d)) for w in widths):
+            raise ValueError(
+                f"{n} particles in {d} dimensions do not go with weights {self.log_weights.shape} "
+                f"and bandwidths {widths}"
+            )
+        if not np.all(np.diff(self.times) > 0):
+            raise ValueError(f"node times must increase, got {self.times}")
+
+    @property
+    def held_at(self) -> tuple[float, ...]:
+        """The times at which `particles` are."""
+        return self.times
+
+    @property
+    def t0(self) -> float:
+        """The time of the first node."""
+        return self.times[0]
+
+    @property
+    def t1(self) -> float:
+        """The time of the last node."""
+        return self.times[-1]
+
+    @property
+    def nodes(self) -> Float[Array, " k"]:
+        """The times of the nodes."""
+        return jnp.asarray(self.times, self.particles.dtype)
+
+    @property
+    def steps(self) -> Float[Array, " i"]:
+        """The lengths of the intervals between nodes."""
+        return jnp.asarray(np.diff(self.times), self.particles.dtype)
+
+    @property
+    def speed(self) -> float:
+        """Root mean squared speed of the particles over time, however it is cut into intervals."""
+        velocities = jnp.diff(self.positions, axis=0) / self.steps[:, None, None]
+        squares = (velocities**2).sum(-1).mean(axis=1)
+        return float(jnp.sqrt(self.steps @ squares / self.steps.sum()))
+
+    @property
+    def positions(self) -> Float[Array, "k n d"]:
+        """Where the particles are at the nodes."""
+        return self.particles if self.learn_particles else jax.lax.stop_gradient(self.particles)
+
+    @property
+    def node_velocities(self) -> Float[Array, "k n d"] | None:
+        """Velocities at the nodes, or None where paths are straight between them."""
+        return None
+
+    @property
+    def bandwidth(self) -> Float[Array, ...]:
+        """The kernels' width, between its two bounds."""
+        raw = self.raw_bandwidth
+        least, most = jax.lax.stop_gradient((self.least_bandwidth, self.most_bandwidth))
+        width = least + jax.nn.softplus(raw if self.learn_bandwidth else jax.lax.stop_gradient(raw))
+        return width * (1.0 + (width / most) ** 4) ** -0.25  # bends below the bound, never stuck
+
+    @property
+    def node_logits(self) -> Float[Array, "k n"]:
+        r"""Log weights at the nodes: constant, or $\log w_i(0) + \int g(x_i(s), s)\,ds$."""
+        start = self.log_weights
+        start = start if self.learn_weights else jax.lax.stop_gradient(start)
+        x = self.positions
+        if self.growth is None:
+            return jnp.broadcast_to(start, x.shape[:2])
+        rates = self.growth(x, jnp.broadcast_to(self.nodes[:, None], x.shape[:2]))
+        gained = jnp.cumsum(0.5 * self.steps[:, None] * (rates[:-1] + rates[1:]), axis=0)
+        return start[None, :] + jnp.concatenate([jnp.zeros_like(gained[:1]), gained])
+
+    def cloud(
+        self,
+        centres: Float[Array, "s n d"],
+        logits: Float[Array, "s n"],
+        own: Int[Array, " m"] | None = None,
+    ) -> Cloud:
+        """Several marginals as empirical measures on other centres; `own` as in `Cloud`."""
+        return Cloud(centres, jax.nn.softmax(logits, axis=1), own)
+
+    def kde(self, centres: Float[Array, "n d"], logits: Float[Array, " n"]) -> KDE:
+        """This curve's kernel around other centres."""
+        return KDE(centres, self.bandwidth, logits)
+
+    def _interval(self, t: Scalar) -> tuple[Array, Scalar]:
+        nodes = self.nodes
+        j = jnp.clip(jnp.searchsorted(nodes, t, side="right") - 1, 0, len(self.times) - 2)
+        return j, (t - nodes[j]) / (nodes[j + 1] - nodes[j])
+
+    def within(
+        self, j: Int[Array, ""], share: Scalar
+    ) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
+        """Particle positions and velocities a share of the way through interval j."""
+        x = self.positions
+        return (1.0 - share) * x[j] + share * x[j + 1], (x[j + 1] - x[j]) / self.steps[j]
+
+    def centres(self, t: Scalar) -> Float[Array, "n d"]:
+        """Particle positions at any time of the curve."""
+        return self.within(*self._interval(t))[0]
+
+    def logits(self, t: Scalar) -> Float[Array, " n"]:
+        """Log weights at any time of the curve, up to the mass gained so far."""
+        j, share = self._interval(t)
+        logits = self.node_logits
+        return (1.0 - share) * logits[j] + share * logits[j + 1]
+
+    def at(self, t: Scalar) -> KDE:
+        """The marginal at any time of the curve."""
+        return self.kde(self.centres(t), self.logits(t))
+
+    def velocity(self, t: Scalar) -> Float[Array, "n d"]:
+        """Particle velocities at any time; at a node, those of the interval it opens."""
+        return self.within(*self._interval(t))[1]
+
+
+def hermite(
+    share: Any, step: Any, left: Array, right: Array, left_velocity: Any, right_velocity: Any
+) -> tuple[Array, Array]:
+    """Place and velocity a share of the way along the cubic with these ends and end velocities."""
+    chord, rest = right - left, 1.0 - share
+    a, b = step * left_velocity - chord, step * right_velocity - chord
+    place = rest * left + share * right + share * rest * (rest * a - share * b)
+    slope = chord + rest * (1.0 - 3.0 * share) * a - share * (2.0 - 3.0 * share) * b
+    return place, slope / step
+
+
+def inverse_softplus(y: Array | np.ndarray) -> Array:
+    y = jnp.asarray(y, float)
+    return y + jnp.log(-jnp.expm1(-y))
+
+
+def node_times(observed: np.ndarray, nodes: int, action: np.ndarray | None = None) -> np.ndarray:
+    """About `nodes` times over the observed range, each observation on a node where they fit.
+
+    Every gap gets intervals in proportion to its share of the time and of the `action` (squared way
+    over duration, one a gap: fast stretches need fine nodes), half and half, and at least one. With
+    more observations than half the nodes, observations fall between nodes.
+    """
+    observed = np.asarray(observed, float)
+    gaps = np.diff(observed)
+    share = gaps / gaps.sum()
+    if action is not None and action.sum() > 0:
+        share = 0.5 * (share + action / action.sum())
+    if len(observed) > nodes / 2 + 1:
+        passed = np.concatenate([[0.0], np.cumsum(share)])
+        return np.interp(np.linspace(0.0, 1.0, nodes), passed / passed[-1], observed)
+    most = np.maximum(1, gaps / gaps.sum() / CLOSEST)
+    counts = np.clip(np.round(share * (nodes - 1)), 1, most).astype(int)
+    pieces = [
+        np.linspace(a, b, c, endpoint=False)
+        for a, b, c in zip(observed[:-1], observed[1:], counts, strict=True)
+    ]
+    return np.concatenate([*pieces, observed[-1:]])
+
+
+def through_snapshots(
+    chain: np.ndarray, observed: np.ndarray, nodes: np.ndarray
+) -> Float[np.ndarray, "k n d"]:
+    """The least bent paths through matched clouds `chain` (t, n, d), read off at the node times.
+
+    Natural cubic splines, straight where there are two clouds. Between two clouds a path leaves
+    the straight line by at most half the line's length: jitter over a short gap must not be
+    flung across the next.
+    """
+    right = np.clip(np.searchsorted(observed, nodes, side="right"), 1, len(observed) - 1)
+    share = (nodes - observed[right - 1]) / (observed[right] - observed[right - 1])
+    share = share[:, None, None]
+    straight = (1.0 - share) * chain[right - 1] + share * chain[right]
+    bend = CubicSpline(observed, chain, axis=0, bc_type="natural")(nodes) - straight
+    bent = np.linalg.norm(bend, axis=2, keepdims=True)
+    allowed = 0.5 * np.linalg.norm(np.diff(chain, axis=0), axis=2, keepdims=True)
+    worst = np.stack([bent[right == k + 1].max(0, initial=0.0) for k in range(len(allowed))])
+    limit = np.minimum(1.0, allowed / np.maximum(worst, 1e-12))
+    return straight + limit[right - 1] * bend

@@ -1,0 +1,113 @@
+r"""The motion that a whole population shares, as one linear flow $\dot x = A x + b$.
+
+Optimal transport matches a cloud that turns by straight lines, none of which turns. Carried along
+with the flow its individuals share, the cloud is nearly where it is seen next: matches are then
+between neighbours, and a flow fitted to them is better. The two are found in turn.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import expm
+
+from stitchflow._measure.coupling import chain
+from stitchflow._measure.curve import through_snapshots
+from stitchflow.metrics import w2
+
+# The ridge on A, as a share of the mean variance, and how often matches and flow are found in turn.
+RIDGE, ROUNDS = 0.03, 10
+
+# Individuals and times by which a drift is judged, and how much nearer than without it paths must
+# come to individuals of a time left out: less may be chance, and is no reason to bend them.
+MOST, TIMES, GAIN = 200, 10, 0.8
+
+
+class Drift(NamedTuple):
+    r"""A linear flow, in homogeneous coordinates: $(\dot x, 0) = M (x, 1)$."""
+
+    matrix: np.ndarray
+
+    @staticmethod
+    def none(dim: int) -> Drift:
+        return Drift(np.zeros((dim + 1, dim + 1)))
+
+    @staticmethod
+    def through(paths: np.ndarray, times: np.ndarray, last: Drift, parts: int = 4) -> Drift:
+        """Least squares along paths (time, n, dim), each gap crossed with the drift found last."""
+        shares, places, speeds = np.linspace(0.0, 1.0, parts + 1), [], []
+        for k, gap in enumerate(np.diff(times)):
+            mixed = lambda s, k=k, gap=gap: (
+                (1.0 - s) * last.carry(paths[k], s * gap)
+                + (s * last.carry(paths[k + 1], (s - 1.0) * gap))
+            )
+            way = np.stack([mixed(s) for s in shares])
+            places.append(0.5 * (way[1:] + way[:-1]))
+            speeds.append(np.diff(way, axis=0) * (parts / gap))
+        d = paths.shape[2]
+        x, v = (np.concatenate(values).reshape(-1, d) for values in (places, speeds))
+        centre, mean = x.mean(axis=0), v.mean(axis=0)
+        square = (x - centre).T @ (x - centre)
+        # Not zero where all paths are at one place: their slope is then zero, as their motion is.
+        square += max(RIDGE * np.trace(square) / d, 1e-300) * np.eye(d)
+        slope = np.linalg.solve(square, (x - centre).T @ (v - mean)).T
+        matrix = np.zeros((d + 1, d + 1))
+        matrix[:d, :d], matrix[:d, d] = slope, mean - slope @ centre
+        return Drift(matrix)
+
+    def carry(self, x: np.ndarray, duration: float) -> np.ndarray:
+        """Points (n, dim) moved with the flow for some time, forwards or backwards."""
+        flow = expm(self.matrix * duration)
+        return x @ flow[:-1, :-1].T + flow[:-1, -1][None]
+
+    def chain(
+        self,
+        clouds: list[np.ndarray],
+        weights: list[np.ndarray],
+        times: np.ndarray,
+        n: int,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
+        """n paths (time, n, dim) through all clouds, matched after they were carried along."""
+        gaps = np.diff(times)
+        return chain(clouds, weights, n, rng, lambda x, k: self.carry(x, gaps[k]))
+
+    def paths(self, matched: np.ndarray, observed: np.ndarray, when: np.ndarray) -> np.ndarray:
+        """The least bent paths through matched clouds, as seen by somebody who drifts along."""
+        start = observed[0]
+        back = np.stack([self.carry(x, start - t) for x, t in zip(matched, observed, strict=True)])
+        bent = through_snapshots(back, observed, when)
+        return np.stack([self.carry(x, t - start) for x, t in zip(bent, when, strict=True)])
+
+
+def shared_drift(clouds: list[np.ndarray], times: np.ndarray) -> Drift:
+    """The drift that a population shares, or none where it does not foretell times left out."""
+    rng, none = np.random.default_rng(0), Drift.none(clouds[0].shape[1])
+    some = np.unique(np.linspace(0, len(clouds) - 1, TIMES).round().astype(int))
+    n = min(MOST, *(len(clouds[k]) for k in some))
+    if len(some) < 4 or n < 10:
+        return none
+    seen = [np.asarray(clouds[k], float)[rng.permutation(len(clouds[k]))[:n]] for k in some]
+    times = times[some]
+    gains = []
+    for out in range(1, len(seen) - 1):
+        rest, when = seen[:out] + seen[out + 1 :], np.delete(times, out)
+        errors = []
+        for drift in (_found(rest, when), none):
+            matched = _matched(rest, when, drift)
+            errors.append(w2(drift.paths(matched, when, times[out : out + 1])[0], seen[out]))
+        gains.append(np.log(errors[0] / errors[1]))
+    return _found(seen, times) if np.mean(gains) < np.log(GAIN) else none
+
+
+def _found(clouds: list[np.ndarray], times: np.ndarray) -> Drift:
+    drift = Drift.none(clouds[0].shape[1])
+    for _ in range(ROUNDS):
+        drift = Drift.through(_matched(clouds, times, drift), times, drift)
+    return drift
+
+
+def _matched(clouds: list[np.ndarray], times: np.ndarray, drift: Drift) -> np.ndarray:
+    n, rng = len(clouds[0]), np.random.default_rng(0)
+    return drift.chain(clouds, [np.ones(n)] * len(clouds), times, n, rng)

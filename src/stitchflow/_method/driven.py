@@ -1,0 +1,127 @@
+"""Methods that learn what moves individuals, and have no curve of their own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy, velocity
+from stitchflow._energy.packing import (
+    check_pushes,
+    energy_from,
+    named_arrays,
+    ready_energy,
+    terms_of,
+    units_from,
+    with_arrays,
+)
+from stitchflow._energy.terms import Potential
+from stitchflow._measure.coupling import draw
+from stitchflow._measure.kde import KDE
+from stitchflow._method.contract import Fit, Method, Packed
+from stitchflow._method.flow import Flow, simulate_in_units
+from stitchflow._parts import described, made
+from stitchflow._training.optimise import Optimum
+from stitchflow._types import KeyLike, as_cloud, as_key, as_rng, as_times, check_count, check_number
+
+
+@dataclass(frozen=True)
+class Driven(Method):
+    """A method whose whole answer is an energy, or a field, that moves the training individuals.
+
+    Subclasses are frozen dataclasses of plain settings and say how the energy is learned; this
+    class makes it a fit, and stores and loads it.
+    """
+
+    @abstractmethod
+    def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
+        """The optimum's model is an initialised `Energy` in the units of `data`."""
+
+    @property
+    def answers(self) -> type[DrivenFlow]:
+        """The flow a fit answers with, for methods that know more than where they carry people."""
+        return DrivenFlow
+
+    def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
+        optimum = self.learn(data, as_key(key), progress, checkpoint)
+        flow = self.answers(self.name, optimum.model, data)
+        return Fit.of(optimum, self, flow, _answering(optimum.model), data, key)
+
+    def pack(self, fit: Fit) -> Packed:
+        flow = fit.flow
+        assert isinstance(flow, DrivenFlow)
+        header = {
+            "settings": described(self, leave_out=("energy",)),
+            "energy": terms_of(flow.energy),
+            "units": asdict(flow.units),
+        }
+        return Packed(header, {**flow.data.arrays, **named_arrays(flow.energy)})
+
+    @classmethod
+    def unpack(
+        cls, packed: Packed, energy: Energy | None = None
+    ) -> tuple[Method, Flow, Energy | None]:
+        header, entries = packed.header, packed.header["energy"]
+        units = units_from(header["units"])
+        energy = energy_from(entries, packed.parts, energy)
+        ready = with_arrays(ready_energy(energy, entries, units), packed.arrays)
+        check_pushes(ready, entries)
+        method = made(header["settings"], packed.parts, cls)
+        data = Snapshots.from_stored(packed.arrays)
+        return method, method.answers(method.name, ready, data), _answering(ready)
+
+
+class DrivenFlow(Flow):
+    """Individuals of the training data, moved by an energy or a field.
+
+    The marginal at a time is where the individuals of the last snapshot before it have been
+    carried: a prediction, also at the observed times after the first.
+    """
+
+    def __init__(self, method: str, energy: Energy, data: Snapshots):
+        assert energy.units is not None, "the energy has no parameters yet"
+        self.method, self.energy, self.data, self.units = method, energy, data, energy.units
+        self.dim = data.dim
+
+    def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
+        n, rng = check_count(n, "n"), as_rng(key)
+        clouds = []
+        for i, t in enumerate(as_times(times)):
+            k = max(int(np.searchsorted(self.data.times, t)) - 1, 0)
+            start = self.data.cloud(k)[draw(self.data.cloud_weights(k), n, rng)]
+            since = float(self.data.times[k])
+            if t == since:
+                clouds.append(jnp.asarray(start, float))
+                continue
+            # Before the first snapshot there is only the way back.
+            way = self.simulate(
+                start, [since, t], as_key(int(rng.integers(2**31)) + i), ode=t < since
+            )
+            clouds.append(way[-1])
+        return jnp.stack(clouds)
+
+    def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
+        """What moves the marginal at time t: the drift, less the spreading of its own noise."""
+        points, when = self.units.space_in(as_cloud(x, "x", self.dim)), check_number(t, "t")
+        # A drift of place and time alone does not ask where everybody is.
+        alone = not any(term.sees_others for term in self.energy.terms)
+        cloud = points if alone else self.units.space_in(np.asarray(self.sample([when], 1000)[0]))
+        rho = KDE.uniform(cloud)
+        time = jnp.asarray(self.units.time_in(when), float)
+        return velocity(self.energy, points, time, rho) * self.units.speed
+
+    def simulate(
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
+    ) -> Float[Array, "t n d"]:
+        return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
+
+
+def _answering(energy: Energy) -> Energy | None:
+    """The energy where there is a potential to answer with; a bare field is not an energy."""
+    return energy if energy.only(Potential) else None

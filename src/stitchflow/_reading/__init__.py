@@ -1,0 +1,1 @@
+"""Reading: tables, texts that mean numbers or times, AnnData."""

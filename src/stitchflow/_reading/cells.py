@@ -1,0 +1,104 @@
+"""What an AnnData says about its cells: representations, times, columns, choices of cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stitchflow._reading.time_labels import durations, order_of
+from stitchflow._types import as_dense, as_numbers, rows_named
+
+
+def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
+    """The key in obsm that is meant, with or without its `X_` prefix; "X" is the matrix itself."""
+    if not isinstance(name, str):
+        raise TypeError(f"{argument} must be a key of adata.obsm, got {name!r}")
+    for key in (name, f"X_{name}", name.removeprefix("X_")):
+        if key in adata.obsm:
+            return key
+    if name == "X":
+        return "X"
+    listed = ", ".join(adata.obsm) or "nothing"
+    raise KeyError(f"{argument}={name!r} is not in adata.obsm, which holds {listed}")
+
+
+def representation(adata: Any, name: str, argument: str = "use_rep") -> np.ndarray:
+    """A representation by its key, with or without the `X_` prefix; "X" is the matrix itself."""
+    key = representation_key(adata, name, argument)
+    return dense(adata.X if key == "X" else adata.obsm[key], key)
+
+
+def dense(matrix: Any, name: str) -> np.ndarray:
+    """An array of a dense or sparse matrix, in memory or still on disk."""
+    matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix
+    return as_dense(matrix, name) if hasattr(matrix, "nnz") else np.asarray(matrix)
+
+
+def times(adata: Any, time_key: str) -> np.ndarray:
+    """The time of each cell as a number.
+
+    Numbers and labels of numbers are taken as they are, labels such as 36h by their unit. Ordered
+    categories each named with one number (E8.5, "day 12") count by it where that agrees with their
+    order, else by their place.
+    """
+    series = column(adata, time_key)
+    if series.isna().any():
+        missing = rows_named(np.flatnonzero(series.isna()))
+        raise ValueError(f"adata.obs[{time_key!r}] is missing in {missing}")
+    try:
+        return as_numbers(series.to_numpy(), time_key).astype(np.float64)
+    except ValueError:
+        pass
+    place = f"adata.obs[{time_key!r}]"
+    try:
+        if getattr(series.dtype, "ordered", False):
+            used = series.cat.remove_unused_categories().cat
+            return order_of(list(used.categories))[used.codes.to_numpy()]
+        labels = list(series.unique())
+        found = durations(labels)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    if found is not None:
+        return series.map(dict(zip(labels, found, strict=True))).to_numpy(np.float64)
+    made = "" if hasattr(series, "cat") else ".astype('category')"
+    raise ValueError(
+        f"{place} must hold numbers, got {series.iloc[0]!r}, or ordered categories: {place} = "
+        f"{place}{made}.cat.as_ordered() (check the order of .cat.categories)"
+    )
+
+
+def column(adata: Any, name: str) -> Any:
+    """A column of obs, or an error that lists what there is."""
+    if name not in adata.obs:
+        listed = ", ".join(map(str, adata.obs.columns)) or "nothing"
+        raise KeyError(f"{name!r} is not in adata.obs, which holds {listed}")
+    return adata.obs[name]
+
+
+def chosen(adata: Any, cells: Any, name: str = "cells") -> np.ndarray:
+    """Row numbers of a mask, of names or of row numbers; of all cells for None."""
+    n = adata.n_obs
+    if cells is None:
+        return np.arange(n)
+    given = np.atleast_1d(np.asarray(cells))
+    if given.dtype.kind == "b":
+        if given.shape != (n,):
+            raise ValueError(f"{name} must have one entry per cell ({n},), got {given.shape}")
+        rows = np.flatnonzero(given)
+    elif given.dtype.kind in "iu":
+        if given.size and not (given.min() >= 0 and given.max() < n):
+            raise ValueError(f"{name} must be row numbers below {n}, got {given.max()}")
+        rows = given
+    else:
+        wanted = adata.obs_names[adata.obs_names.isin(given.astype(str))]
+        if not wanted.is_unique:
+            twice = wanted[wanted.duplicated()][0]
+            raise ValueError(f"{name}: two cells are called {twice!r}; make obs_names unique")
+        rows = adata.obs_names.get_indexer_for(given.astype(str))
+        if (rows < 0).any():
+            absent = str(given[rows < 0][0])
+            raise KeyError(f"{name}: {absent!r} is not among adata.obs_names")
+    if not rows.size:
+        raise ValueError(f"{name} chooses no cell")
+    return rows

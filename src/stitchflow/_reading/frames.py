@@ -1,0 +1,167 @@
+"""Tables of named columns, `.csv` and `.parquet`: which are numbers, and of what convention."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stitchflow._reading import parquet as _parquet
+from stitchflow._reading.numerals import is_numeral, is_plain, read_numerals
+from stitchflow._reading.time_labels import durations
+from stitchflow._status import DataWarning
+from stitchflow._types import as_numbers, rows_named
+
+LOOK = 100  # rows of a column of texts that nobody asked for
+DIGITS = re.compile(r"[-+]?\d+")
+WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # a number that is written in this one way only
+
+
+@dataclass(frozen=True)
+class Table:
+    """A data frame, the names of all columns of its file, and those that were not worth reading."""
+
+    frame: Any
+    names: list[str]
+    unread: tuple[str, ...] = ()
+
+    def dimensions(self, taken: Collection[str | None]) -> list[str]:
+        """The other columns that are numbers; what is left out is said, none is one by accident."""
+        others = [name for name in self.frame.columns if name not in taken]
+        found = [name for name in others if _is_dimension(name, self.frame[name])]
+        left = [name for name in (*others, *self.unread) if name not in found]
+        if found and left:
+            listed = ", ".join(map(repr, left[:20])) + (", ..." if len(left) > 20 else "")
+            words = f"columns {listed} hold no numbers and are left out"
+            warnings.warn(f"{words}; choose others with --columns", DataWarning, stacklevel=2)
+        return found
+
+
+def read_csv(path: Path, labels: set[str]) -> Table:
+    """The table of a `.csv`; columns of labels are texts, because 007 and 7 are two names."""
+    import pandas
+
+    exact: Any = {"float_precision": "round_trip", "low_memory": False}
+    frame = pandas.read_csv(path, dtype=dict.fromkeys(labels, str), **exact)
+    if not isinstance(frame.index, pandas.RangeIndex):  # pandas takes what has no name for it
+        named, there = len(frame.columns), len(frame.columns) + frame.index.nlevels
+        raise ValueError(f"its header names {named} columns, but its rows have {there} fields")
+    # pandas gives the second of two equal names another one.
+    _check_names(pandas.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].dropna().tolist())
+    for name in labels & set(frame.columns):
+        column = frame[name]
+        if column.notna().all() and all(map(WHOLE.fullmatch, column.unique())):
+            frame[name] = column.astype(np.int64)
+    return Table(frame, frame.columns.tolist())
+
+
+def read_parquet(path: Path, named: set[str], chosen: bool) -> Table:
+    """The named columns of a `.parquet`, and all its numbers unless columns were `chosen`.
+
+    Texts are read where they were asked for. Others are only looked at, and read no further unless
+    they look like numbers.
+    """
+    import pandas
+
+    there = _parquet.columns_of(path)
+    _check_names(there)
+    wanted = [name for name in there if name in named or not chosen]
+    _parquet.check_columns(path, set(wanted))
+    numeric, written = _parquet.kinds(path)
+    texts = [name for name in wanted if name in written]
+    plain = [name for name in wanted if name not in written and name in named | numeric]
+    frame = pandas.DataFrame()
+    if plain:
+        frame = pandas.read_parquet(path, columns=plain).reset_index(drop=True)
+        frame.columns = frame.columns.map(str)  # names may have been numbers
+    for name in texts:
+        if name in named or _mostly(is_numeral, _parquet.texts(path, name, LOOK)):
+            frame[name] = pandas.Series(_parquet.texts(path, name), dtype=object)
+    read = [name for name in wanted if name in frame.columns]
+    return Table(frame[read], there, tuple(name for name in wanted if name not in read))
+
+
+def _check_names(names: list[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"two columns are called {name!r}")
+
+
+def _is_dimension(name: str, column: Any) -> bool:
+    """Whether nobody need say that a column is a dimension; it is refused where that is unclear."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    mend = "or choose columns with --columns"
+    if is_numeric_dtype(column) and not is_bool_dtype(column):
+        if name.startswith("Unnamed: "):  # pandas' word for a column without a name
+            words = "looks like an index that was written along; write the file without it"
+            raise ValueError(f"column {name!r} {words}, {mend}")
+        return True
+    known = column.dropna().tolist()
+    if not known or not all(isinstance(entry, str) for entry in known):
+        return any(isinstance(entry, Decimal) for entry in known)
+    values = _of_texts(column, read_numerals)
+    if values is not None:
+        if all(map(DIGITS.fullmatch, known)):
+            return False  # whole numbers that the file declares as texts are names
+        example = f"for example {known[0]!r} as {values[column.notna()][0]:g}"
+        words = f"column {name!r} is text that is read as numbers, {example}"
+        warnings.warn(words, DataWarning, stacklevel=4)
+        return True
+    if _mostly(is_plain, known):
+        bad = np.flatnonzero([isinstance(e, str) and not is_plain(e) for e in column])
+        example = f"{column.iloc[bad[0]]!r} in {rows_named(bad)}"
+        raise ValueError(f"column {name!r} holds numbers, but {example}; mend it, {mend}")
+    if _mostly(is_numeral, known):
+        words = "numbers that are not written in one clear way"
+        raise ValueError(f"column {name!r} holds {words}, such as {known[0]!r}; mend it, {mend}")
+    return False
+
+
+def _mostly(test: Callable[[str], bool], entries: Sequence[Any]) -> bool:
+    known = [entry for entry in entries if isinstance(entry, str)]
+    return 2 * sum(map(test, known)) > len(known)
+
+
+def numbers(column: Any, name: str) -> np.ndarray:
+    """A pandas column as floats, or an error that says what it holds and where."""
+    found = _of_texts(column, read_numerals)
+    if found is not None:
+        return found
+    try:
+        found = column.to_numpy()
+        if found.dtype == object:  # pandas has several words for what is missing
+            found = np.where(column.isna(), np.nan, found)
+        return as_numbers(found, name).astype(np.float64)
+    except ValueError:
+        bad = [row for row, e in enumerate(column) if isinstance(e, str) and not is_plain(e)]
+        example = f", for example {column.iloc[bad[0]]!r} in row {bad[0]}" if bad else ""
+        raise ValueError(
+            f"column {name!r} must hold numbers, got {column.dtype}{example}"
+        ) from None
+
+
+def times(column: Any, name: str) -> np.ndarray:
+    """A column of numbers, or of labels that are durations."""
+    found = _of_texts(column, durations)
+    return numbers(column, name) if found is None else found
+
+
+def _of_texts(column: Any, read: Callable[..., Any]) -> np.ndarray | None:
+    """The numbers of a column of texts, NaN where they are missing; None if it is no such one."""
+    import pandas
+
+    if not (pandas.api.types.is_object_dtype(column) or pandas.api.types.is_string_dtype(column)):
+        return None
+    codes, unique = pandas.factorize(column)
+    if not len(unique) or not all(isinstance(text, str) for text in unique):
+        return None
+    values = read(list(unique))
+    return None if values is None else np.append(values, np.nan)[codes]

@@ -1,0 +1,1 @@
+"""Stitching, the default method. Read `stitching.py` first."""

@@ -1,0 +1,1 @@
+"""Storage: run directories, saved and loaded."""

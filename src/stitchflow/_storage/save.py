@@ -1,0 +1,259 @@
+"""Run directories: a JSON header and one file of arrays, no pickle, nothing that executes."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import platform
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.features import FeatureInteraction, FeaturePotential
+from stitchflow._energy.packing import upgraded
+from stitchflow._energy.terms import Term
+from stitchflow._energy.vector_field import STREAMS
+from stitchflow._files.archive import Archive
+from stitchflow._files.whole import only_writer, write_together
+from stitchflow._method.contract import Fit, Method, Packed
+from stitchflow._method.methods import METHODS
+from stitchflow._objective.growth import Growth
+from stitchflow._parts import PACKAGE, built_in, handed, name_of, same_name
+from stitchflow._status import Status
+from stitchflow._storage.run_state import (
+    ARRAYS,
+    FORMAT,
+    HEADER,
+    check_free,
+    seal,
+    settle,
+    whole_model,
+)
+from stitchflow._types import check_count, check_hidden
+from stitchflow.rivals import PathFlow
+from stitchflow.rivals._flow_curve import SHAPES
+
+UNSTORED = 2**24  # numbers of networks whose widths are declared but that a model does without
+_PACKAGES = ("stitchflow", "jax", "equinox", "optax", "diffrax", "numpy", "scipy", "POT")
+
+
+def save(fit: Fit, path: Any, *, overwrite: bool = False) -> None:
+    """Write `fit` to the directory `path`; an existing run is only replaced when asked.
+
+    The directory is made, or is empty, or holds a run and nothing else: whatever else there is
+    would be somebody's own.
+    """
+    folder = Path(path)
+    check = lambda: check_free(folder, overwrite, str(folder), "overwrite=True to replace it")
+    check()
+    contents = _contents(fit, folder)  # first: a fit that cannot be stored leaves nothing behind
+    folder.mkdir(parents=True, exist_ok=True)
+    with only_writer(folder):
+        check()  # another process may have been here since
+        settle(folder)
+        write_together(contents)
+
+
+def write_run(fit: Fit, folder: Path) -> None:
+    """Write a fit's two files. For the holder of the folder's lock."""
+    write_together(_contents(fit, folder))
+
+
+def _contents(fit: Fit, folder: Path) -> dict[Path, bytes]:
+    """The two files of a fit. They are renamed in this order."""
+    header, arrays = plain(fit)
+    content = packed(arrays)
+    header["arrays_sha256"] = sha256(content).hexdigest()
+    header["sha256"] = seal(header)
+    text = json.dumps(header, indent=1).encode()
+    # The header names the arrays' hash and is renamed last: a run is complete once it is there.
+    return {folder / ARRAYS: content, folder / HEADER: text}
+
+
+def load(
+    path: Any,
+    *,
+    energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
+) -> Fit:
+    """Open a saved run. A run holds no code, so what was your own is handed over again.
+
+    `parts` maps the name of a class or a function of your own, as the error that asks for it says,
+    to that class or function: `parts={"lab.Capped": Capped}`. Settings come from the run. An
+    `energy` that holds functions may be handed over whole instead; it must be the one of the fit.
+    """
+    folder = Path(path)
+    found = whole_model(folder)
+    try:
+        arrays = Archive(found.arrays).all()
+    except ValueError as error:
+        raise ValueError(f"{folder / ARRAYS} cannot be read: {error}") from None
+    try:
+        return from_plain(found.header, arrays, energy, parts)
+    except ValueError as error:
+        raise ValueError(f"{folder / HEADER}: {error}") from None
+
+
+def packed(arrays: dict[str, np.ndarray]) -> bytes:
+    """Named arrays as the content of an `.npz`."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # pyright: ignore
+    return buffer.getvalue()
+
+
+def plain(fit: Fit) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A fit as JSON and named arrays; what was fitted to is known by its fingerprint alone."""
+    packed = fit.method.pack(fit)
+    for name, array in packed.arrays.items():
+        _check_finite(name, array)  # what `load` would refuse is never written
+    history = {f"history/{name}": values for name, values in fit.history.items()}
+    data = None if fit.data is None else fit.data.fingerprint
+    header = {
+        "format": FORMAT,
+        "method": fit.method.name,
+        "class": name_of(type(fit.method)),
+        "status": {"ok": fit.status.ok, "message": fit.status.message},
+        "steps": fit.steps,
+        "seconds": fit.seconds,
+        "seed": fit.seed,
+        "times": fit.times.tolist(),
+        "data": {"fingerprint": data, **fit.source},
+        "versions": versions(),
+        **packed.header,
+    }
+    return header, packed.arrays | history
+
+
+def from_plain(
+    header: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    energy: Energy | Term | None = None,
+    parts: Mapping[str, Any] | None = None,
+) -> Fit:
+    """The fit that `plain` described, or a `ValueError` about what is wrong with it."""
+    if not isinstance(parts, Mapping | None):
+        raise TypeError(f"parts must map names to classes or functions, got {parts!r}")
+    energy = Energy((energy,)) if isinstance(energy, Term) else energy
+    history = {n.split("/", 1)[1]: a for n, a in arrays.items() if n.startswith("history/")}
+    model = {n: a for n, a in arrays.items() if not n.startswith("history/")}
+    for name, array in history.items():
+        if array.dtype.kind not in "iuf" or array.ndim != 1:
+            raise ValueError(f"the stored history of {name} is not a column of numbers")
+    try:
+        header, parts = upgraded(header), parts or {}
+        kind = _method_of(header, parts)
+        _check_sizes(header, kind, sum(array.size for array in model.values()))
+        for name, array in model.items():
+            _check_finite(name, array)
+        method, flow, energy = kind.unpack(Packed(header, model, parts), energy)
+        return Fit(
+            method=method,
+            flow=flow,
+            energy=energy,
+            status=Status(bool(header["status"]["ok"]), str(header["status"]["message"])),
+            history=history,
+            steps=int(header["steps"]),
+            seconds=float(header["seconds"]),
+            seed=header["seed"],
+            times=np.asarray(header["times"], float),
+            source={k: v for k, v in header["data"].items() if k != "fingerprint"},
+        )
+    except ValueError:
+        raise
+    except Exception as error:  # what a hostile header may hold has no end
+        raise ValueError(f"not a valid run header: {error!r}") from None
+
+
+def _method_of(header: dict[str, Any], parts: Mapping[str, Any]) -> type[Method]:
+    """The class of the method: the one of that name, unless the run was of another class."""
+    name = header["method"]
+    known = type(METHODS[name]()) if name in METHODS else None
+    stored = header.get("class", None if known is None else name_of(known))  # absent before 3
+    if known is not None and same_name(name_of(known), stored):
+        return known
+    if stored is None or stored.startswith(f"{PACKAGE}."):
+        raise ValueError(f"not a valid run header: {stored} is no method called {name!r}")
+    own = handed(stored, parts)
+    if not (isinstance(own, type) and issubclass(own, Method)):
+        raise ValueError(f"parts: {stored} must be the class of a method, got {own!r}")
+    return own
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    """A bound may be infinite where there is none, a coefficient is zero at minus infinity."""
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return
+    end = name.rpartition(".")[2]
+    allowed = {"most_bandwidth": np.inf, "raw": -np.inf}.get(end, 0.0)
+    if not (np.isfinite(array) | (array == allowed)).all():
+        raise ValueError(f"the model's {name} holds NaN or infinity")
+
+
+def _check_sizes(header: dict[str, Any], method: type, stored: int) -> None:
+    """Nothing that a header declares may be far larger than the arrays that should fill it."""
+    dim = len(header["units"]["centre"]) if "units" in header else 0
+    settings = _defaults(method) | header.get("settings", {})
+    growth = _defaults(Growth) | settings["growth"] if settings.get("growth") else {}
+    entries = header.get("energy", ())
+    terms = [_declared(entry) for entry in entries]
+    networks = dim + len(header.get("knots", ())) ** 2
+    networks += sum(_networks(part, dim) for part in (settings, growth, *terms))
+    filled = sum(_features(term, dim) for term in terms)
+    if issubclass(method, PathFlow):
+        one = _perceptron(dim + 1, settings["curve_hidden"], SHAPES * dim)
+        filled += check_count(settings["layers"], "layers") * one
+    if networks > UNSTORED + 4 * stored or filled > stored:
+        raise ValueError(f"it declares a model of {networks + filled:,} numbers, stores {stored:,}")
+
+
+def _declared(entry: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a term, with its name and with those that a header may leave out."""
+    kind = None if entry["functions"] else built_in(entry["class"], Term)
+    return {} if kind is None else {"class": kind, **kind().settings, **entry["settings"]}
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """What a header may leave out."""
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return {field.name: field.default for field in fields}
+
+
+def _networks(part: dict[str, Any], dim: int) -> int:
+    """About as many numbers as the networks of a part hold, or would: some do without theirs."""
+    widths = [v for n, v in part.items() if n.endswith("hidden") and isinstance(v, (list, tuple))]
+    turned = STREAMS * dim**2 if part.get("divergence_free") else 0
+    return turned + sum(_perceptron(dim + 1, hidden, dim) for hidden in widths)
+
+
+def _perceptron(inputs: int, hidden: Any, outputs: int) -> int:
+    return sum((a + 1) * b for a, b in pairwise((inputs, *check_hidden(hidden), outputs)))
+
+
+def _features(term: dict[str, Any], dim: int) -> int:
+    """As many numbers as the features of a term hold, but for a few products of coordinates."""
+    count = lambda name, least=1: check_count(term[name], name, least)
+    if term.get("class") is FeatureInteraction:
+        return 2 * count("centres")
+    if term.get("class") is not FeaturePotential:
+        return 0
+    places = count("degree") * dim + count("centres")
+    return count("centres") * dim + places * (count("time_degree", 0) + 1)
+
+
+def versions() -> dict[str, str | None]:
+    """The packages that numbers hang on, as installed."""
+    return {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

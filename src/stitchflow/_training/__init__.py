@@ -1,0 +1,1 @@
+"""Training: one compiled loop, its state on disk, several devices, many jobs."""

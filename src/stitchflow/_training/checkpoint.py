@@ -1,0 +1,86 @@
+"""The state of a fit on disk, from which the same fit goes on to the same numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stitchflow._files.archive import Archive
+from stitchflow._files.whole import read_file, write_atomically
+
+
+class Checkpoint:
+    """A file that holds the loop's state, replaced atomically every few seconds.
+
+    The state at a look determines everything after it, so a resumed fit gives the same numbers.
+    `stopped`, once set, ends the fit at its next look with the best model so far.
+    """
+
+    def __init__(self, path: Path, seconds: float = 15.0):
+        self.path, self.seconds = Path(path), seconds
+        self.owner, self.stopped = "", threading.Event()
+        self._last = time.monotonic()
+
+    def following(self, name: str) -> Checkpoint:
+        """The checkpoint of a later part of the same fit, in a file beside this one."""
+        return self._like(self.path.with_stem(f"{self.path.stem}-{name}"), self.owner)
+
+    def owned_by(self, *fit: Any) -> Checkpoint:
+        """This checkpoint, for one fit only: what another fit left in the file is refused."""
+        words = json.dumps(fit, sort_keys=True, default=repr)
+        return self._like(self.path, sha256(words.encode()).hexdigest())
+
+    def _like(self, path: Path, owner: str) -> Checkpoint:
+        other = Checkpoint(path, self.seconds)
+        other.owner, other.stopped = owner, self.stopped
+        return other
+
+    def due(self) -> bool:
+        """Whether it is time to write again."""
+        return time.monotonic() - self._last >= self.seconds
+
+    def write(self, state: Any, notes: dict[str, Any]) -> None:
+        """Arrays and plain JSON, together or not at all."""
+        self._last = time.monotonic()
+        leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+        buffer = io.BytesIO()
+        words = json.dumps({**notes, "owner": self.owner})
+        np.savez(buffer, **leaves, notes=np.array(words))  # pyright: ignore
+        write_atomically(self.path, buffer.getvalue())
+
+    def read(self, state: Any) -> tuple[Any, dict[str, Any]] | None:
+        """The stored state in the shape of `state` and its notes, or None where there is none."""
+        if not self.path.exists():
+            return None
+        leaves, shape = jax.tree.flatten(state)
+        try:
+            stored = Archive(read_file(self.path))  # not mapped: a checksum covers all of it
+            notes = _notes(str(stored["notes"]))
+            if not isinstance(notes, dict) or notes.pop("owner", None) != self.owner:
+                raise ValueError("it belongs to another fit")
+            found = [jnp.asarray(stored[f"leaf{i}"]) for i in range(len(leaves))]
+            if any(
+                a.shape != b.shape or a.dtype != b.dtype for a, b in zip(found, leaves, strict=True)
+            ):
+                raise ValueError("it belongs to a fit of another shape")
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path}: {error}; without this file the fit starts anew"
+            ) from None
+        return shape.unflatten(found), notes
+
+
+def _notes(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("its notes are nested too deeply") from None

@@ -1,0 +1,159 @@
+r"""What methods built on the JKO scheme share.
+
+One step of the scheme takes $\rho_k$ to
+$\rho_{k+1} = \arg\min_\rho F[\rho] + W_2^2(\rho_k, \rho) / 2\tau_k$ (eq:JKO).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._data.units import Units
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.packing import energy_from
+from stitchflow._energy.terms import Cloud, Potential, Term
+from stitchflow._measure.coupling import plan
+from stitchflow._measure.kde import KDE, Field, leave_one_out_bandwidth, over_stations
+from stitchflow._method.contract import Method, Packed
+from stitchflow._method.driven import Driven
+from stitchflow._method.flow import Flow
+
+
+@dataclass(frozen=True)
+class JKOMethod(Driven):
+    """A method whose main setting is the energy to learn."""
+
+    # Two layers of 64, as in the papers.
+    energy: Energy = field(default_factory=lambda: Energy((Potential(hidden=(64, 64)),)))
+
+    def __post_init__(self) -> None:
+        energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy
+        if not isinstance(energy, Energy):
+            raise TypeError(f"energy must be an Energy, got {energy!r}")
+        object.__setattr__(self, "energy", energy)
+
+    def told(self, physics: Energy) -> Self:
+        # The scheme moves by an energy: where there is none, it keeps its own.
+        return replace(self, energy=physics) if physics.only(Potential) else self
+
+    def start(self, data: Snapshots, key: Array) -> Energy:
+        """The energy with parameters for this data."""
+        units = data.units
+        return self.energy.init(np.asarray(units.space_in(data.x)), units, key)
+
+    @classmethod
+    def unpack(
+        cls, packed: Packed, energy: Energy | None = None
+    ) -> tuple[Method, Flow, Energy | None]:
+        given = energy_from(packed.header["energy"], packed.parts, energy)
+        method, flow, ready = super().unpack(packed, given)
+        assert isinstance(method, cls)
+        return replace(method, energy=given), flow, ready
+
+
+class Marginals(eqx.Module):
+    """The individuals of every snapshot in internal units, padded, with their kernel density.
+
+    `field` holds log density and score at each individual, itself left out, or nothing where no
+    term of the energy reads them.
+    """
+
+    points: Float[Array, "t n d"]
+    weights: Float[Array, "t n"]  # sum to one
+    counts: Int[Array, " t"]
+    times: Float[Array, " t"]
+    field: Field
+
+    @staticmethod
+    def of(data: Snapshots, units: Units, densities: bool) -> Marginals:
+        shape = (len(data), int(data.counts.max()))
+        points, weights = np.zeros((*shape, data.dim)), np.zeros(shape)
+        widths, rng = np.ones((len(data), data.dim)), np.random.default_rng(0)
+        for k, cloud in enumerate(data.clouds):
+            here = np.asarray(units.space_in(cloud))
+            points[k, : len(here)], points[k, len(here) :] = here, here[0]
+            weights[k, : len(here)] = data.cloud_weights(k) / data.cloud_weights(k).sum()
+            if densities:
+                widths[k] = leave_one_out_bandwidth([here], rng)
+        centres, masses = jnp.asarray(points, float), jnp.asarray(weights, float)
+        field = Field()
+        if densities:
+            widths = np.maximum(widths, 1e-3)
+            field = _densities(centres, jnp.asarray(widths, float), jnp.log(masses))
+        times = jnp.asarray(units.time_in(data.times), float)
+        return Marginals(centres, masses, jnp.asarray(data.counts), times, field)
+
+    @property
+    def gaps(self) -> Float[Array, " s"]:
+        return jnp.diff(self.times)
+
+    def draw(self, chosen: Int[Array, " s"], n: int, key: Array) -> tuple[Array, Cloud, Field]:
+        """n random individuals of each chosen time (all, where n is enough), with their rows."""
+        most = self.weights.shape[1]
+        if n >= most:
+            rows = jnp.broadcast_to(jnp.arange(most)[None, :], (len(chosen), most))
+        else:
+            u = jax.random.uniform(key, (len(chosen), n))
+            counts = self.counts[chosen][:, None]
+            rows = jnp.minimum((u * counts).astype(jnp.int32), counts - 1)
+        one = lambda a: jnp.take_along_axis(a[chosen], rows, axis=1)
+        many = lambda a: jnp.take_along_axis(a[chosen], rows[:, :, None], axis=1)
+        weights = one(self.weights)
+        total = weights.sum(axis=1, keepdims=True)
+        # All that are drawn may weigh nothing.
+        weights = jnp.where(total > 0.0, weights / jnp.maximum(total, 1e-30), 1.0 / rows.shape[1])
+        field = jax.tree.map(lambda a: one(a) if a.ndim == 2 else many(a), self.field)
+        return rows, Cloud(many(self.points), weights), field
+
+
+@eqx.filter_jit
+def _densities(centres: Array, widths: Array, log_weights: Array) -> Field:
+    def one(c: Array, h: Array, w: Array) -> Field:
+        field = KDE(c, h, w).field_without_self()
+        # A single individual has nobody to be seen by.
+        return jax.tree.map(lambda a: jnp.nan_to_num(a, posinf=0.0, neginf=0.0), field)
+
+    n = centres.shape[1]
+    return over_stations(one, n, n, centres, widths, log_weights)
+
+
+def sizes(gaps: int, n: int, batch: int, least: int) -> tuple[int, int]:
+    """How many gaps a step looks at, and how many individuals of each; about `batch` together."""
+    each = min(n, max(batch // gaps, least))
+    return min(gaps, max(1, batch // each)), each
+
+
+def pick(gaps: int, some: int, key: Array) -> Int[Array, " s"]:
+    """`some` different gaps, or all."""
+    return jnp.arange(gaps) if some == gaps else jax.random.permutation(key, gaps)[:some]
+
+
+def within(marginals: Marginals, chosen: Int[Array, " s"], key: Array) -> Float[Array, " s"]:
+    """A time in each chosen gap: the scheme's V(x, t) is one function for all of a step."""
+    share = jax.random.uniform(key, chosen.shape)
+    return marginals.times[chosen] + share * marginals.gaps[chosen]
+
+
+def origins(data: Snapshots, units: Units) -> Float[np.ndarray, "s n d"]:
+    """Where the optimal plan sees the individuals of each later snapshot come from, on average.
+
+    Internal units, padded as in `Marginals`; individuals without weight come from where they are.
+    """
+    found = np.zeros((len(data) - 1, int(data.counts.max()), data.dim))
+    clouds = [np.asarray(units.space_in(cloud), np.float64) for cloud in data.clouds]
+    for k in range(len(data) - 1):
+        here, there = clouds[k], clouds[k + 1]
+        coupling = plan(here, there, data.cloud_weights(k), data.cloud_weights(k + 1))
+        mass = coupling.sum(axis=0)[:, None]
+        mean = coupling.T @ here / np.maximum(mass, 1e-300)
+        found[k, : len(there)] = np.where(mass > 0.0, mean, there)
+        found[k, len(there) :] = there[0]
+    return found
