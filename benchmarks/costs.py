@@ -21,10 +21,9 @@ import numpy as np
 from speed import median_seconds
 
 import stitchflow as sf
-from stitchflow._command.runs import append_json
 from stitchflow._data.observations import Observations
+from stitchflow._files.lines import append_json, read_lines
 from stitchflow._training.sharding import Devices
-from stitchflow.bench._runs import read_lines
 
 ROOT = Path(__file__).parents[1]
 LINES, FIGURE = ROOT / "results" / "costs.jsonl", ROOT / "docs" / "figures" / "costs.png"

@@ -15,10 +15,10 @@ import numpy as np
 
 import stitchflow as sf
 from pages import ROOT, fill
-from stitchflow._command.runs import append_json, keep_compilations
+from stitchflow._command.fit_file import keep_compilations
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.simulate import simulate
-from stitchflow.bench._runs import read_lines
+from stitchflow._files.lines import append_json, read_lines
 from stitchflow.datasets import wavy_valley_potential
 
 LINES = ROOT / "results" / "coverage.jsonl"

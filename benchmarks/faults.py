@@ -14,8 +14,8 @@ import pandas as pd
 
 import stitchflow as sf
 from stitchflow._data.advice import advice
+from stitchflow._data.checks import check_data
 from stitchflow._files.archive import Archive
-from stitchflow._method.contract import check_data
 from stitchflow._storage import save as _io
 
 KINDS = ("arrays", "npz", "csv", "parquet", "h5ad")

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from stitchflow._command.runs import keep_compilations
+from stitchflow._command.fit_file import keep_compilations
 from stitchflow.bench import paper, write_report
 
 ROOT = Path(__file__).parents[1]

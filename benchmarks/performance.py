@@ -6,7 +6,7 @@ import scale
 import speed
 
 from pages import ROOT, fill
-from stitchflow.bench._runs import read_lines
+from stitchflow._files.lines import read_lines
 
 PICTURE = "![Milliseconds a step against cells, particles, nodes, dimensions](figures/costs.png)"
 

@@ -17,9 +17,9 @@ from tqdm import tqdm
 
 import stitchflow as sf
 from pages import ROOT, fill
-from stitchflow._command.runs import append_json, keep_compilations
+from stitchflow._command.fit_file import keep_compilations
 from stitchflow._energy.simulate import simulate
-from stitchflow.bench._runs import read_lines
+from stitchflow._files.lines import append_json, read_lines
 from stitchflow.bench._tasks import TASKS
 from stitchflow.datasets import POTENTIALS
 

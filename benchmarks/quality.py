@@ -18,9 +18,8 @@ from pathlib import Path
 import jax
 
 import stitchflow as sf
-from stitchflow._command.runs import append_json
+from stitchflow._files.lines import append_json, read_lines
 from stitchflow.bench import Run
-from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tasks import TASKS
 
 LINES = Path(__file__).parents[1] / "results" / "quality.jsonl"

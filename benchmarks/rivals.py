@@ -20,10 +20,11 @@ from rival_tables import GROUPS, LEFT_OUT, NO_SEED, STEPPED, Group, stepped, tab
 
 import stitchflow as sf
 from pages import ROOT, fill
-from stitchflow._command.runs import keep_compilations
+from stitchflow._command.fit_file import keep_compilations
+from stitchflow._files.lines import read_lines
 from stitchflow.bench import Run
 from stitchflow.bench._paper import carry_out_all
-from stitchflow.bench._runs import Prepared, read_lines
+from stitchflow.bench._runs import Prepared
 from stitchflow.bench._tables import Results
 from stitchflow.bench._tasks import UNSEEN, Problem, Task, _diffusion
 from stitchflow.datasets._recorded import data_folder
@@ -53,9 +54,7 @@ class Compared(Run):
         hidden = LEFT_OUT[self.task]
         problem = Problem(data.drop_times(hidden), data.keep_times(hidden))
         task = Task(self.task, lambda seed, euler: problem, _diffusion, family="recorded")
-        method = task.suit(sf.METHODS[self.method](), problem.train)
-        if isinstance(method, sf.Stitching):
-            method = method.resolved(problem.train)
+        method = task.suit(sf.METHODS[self.method](), problem.train).resolved(problem.train)
         return Prepared(self, task, problem, method, time.perf_counter() - start)
 
 

@@ -23,10 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import stitchflow as sf
-from stitchflow._command.runs import append_json
 from stitchflow._data.observations import Observations
+from stitchflow._files.lines import append_json, read_lines
 from stitchflow._training.optimise import minimise
-from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tasks import TASKS
 
 LINES = Path(__file__).parents[1] / "results" / "speed.jsonl"

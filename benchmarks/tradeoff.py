@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 
 import stitchflow as sf
 from pages import ROOT
-from stitchflow._command.runs import append_json, keep_compilations
-from stitchflow.bench._runs import read_lines
+from stitchflow._command.fit_file import keep_compilations
+from stitchflow._files.lines import append_json, read_lines
 from stitchflow.bench._tasks import TASKS
 
 LINES, FIGURE = ROOT / "results" / "tradeoff.jsonl", ROOT / "docs" / "figures" / "tradeoff.png"

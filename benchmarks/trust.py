@@ -29,13 +29,12 @@ import numpy as np
 import stitchflow as sf
 from pages import ROOT, fill
 from stitchflow import cli
-from stitchflow._command import runs as _runs
-from stitchflow._command.runs import append_json, fit_file, keep_compilations
-from stitchflow._command.settings import build_method
+from stitchflow._command import fit_file as _runs
+from stitchflow._command.fit_file import fit_file, keep_compilations
+from stitchflow._files.lines import append_json, read_lines
 from stitchflow._reading.tables import Columns, read_table
 from stitchflow._storage.run_state import PLAN, whole_model
 from stitchflow._storage.save import load, plain
-from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tables import markdown
 
 LINES = ROOT / "results" / "trust.jsonl"
@@ -77,7 +76,7 @@ def tiny_fit(data: Path, run: Path, resume: bool) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     # Every look is kept, so that a fit of a second has many places to go on from.
     _runs.Checkpoint = lambda path: sf.Checkpoint(path, seconds=0.0)
-    method = build_method("stitching", settings=dict(TINY))
+    method = sf.Stitching().with_settings(TINY)
     fit_file(read_table(data), Columns(), method, run, resume=resume, progress=False)
 
 
@@ -276,7 +275,7 @@ def soak(count: int, seed: int, until: float, folder: Path) -> dict:
     keep_compilations()
     x, t = falling(np.random.default_rng(seed))
     data = sf.Snapshots.from_table(x, t)
-    method, held, bad = build_method("stitching", settings=dict(TINY)), [], 0
+    method, held, bad = sf.Stitching().with_settings(TINY), [], 0
     for i in range(count):
         if time.monotonic() > until:
             break

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from stitchflow import Stitching
-from stitchflow._command.runs import append_json, keep_compilations
-from stitchflow.bench._runs import Run, is_done, read_lines
+from stitchflow._command.fit_file import keep_compilations
+from stitchflow._files.lines import append_json, read_lines
+from stitchflow.bench._runs import Run, is_done
 from stitchflow.bench._tables import Results, markdown, number
 
 ROOT = Path(__file__).parents[1]

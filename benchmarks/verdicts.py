@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 import stitchflow as sf
 from pages import ROOT, fill
-from stitchflow._command.runs import append_json, keep_compilations
-from stitchflow.bench._runs import read_lines
+from stitchflow._command.fit_file import keep_compilations
+from stitchflow._files.lines import append_json, read_lines
 from stitchflow.bench._tables import markdown
 
 LINES = ROOT / "results" / "verdicts.jsonl"

@@ -8,14 +8,15 @@ import pytest
 
 import stitchflow as sf
 from stitchflow import datasets
-from stitchflow._command import runs as _runs
+from stitchflow._command import fit_file as _runs
 from stitchflow._energy.energy import Energy
+from stitchflow._files.lines import append_json, read_lines
 from stitchflow.bench import TASKS, Run, write_report
 from stitchflow.bench import _paper as paper_module
 from stitchflow.bench import _truth as truth
 from stitchflow.bench._paper import paper_runs
 from stitchflow.bench._pictures import picture_of
-from stitchflow.bench._runs import is_done, read_lines
+from stitchflow.bench._runs import is_done
 from stitchflow.bench._tables import Results
 from stitchflow.cli import main
 
@@ -139,7 +140,7 @@ def test_a_run_leaves_complete_lines_and_is_not_done_twice(tmp_path):
     prepared = Run("wavy-valley", "nearest").prepare()
     _, rows = prepared.carry_out()
     lines = tmp_path / "lines.jsonl"
-    _runs.append_json(lines, rows)
+    append_json(lines, rows)
     wanted = {"task", "method", "seed", "protocol", "metric", "time", "value", "floor"}
     wanted |= {"seconds_train", "seconds_total", "steps", "version", "settings", "data"}
     stored = [json.loads(line) for line in lines.read_text().splitlines()]
@@ -205,7 +206,7 @@ def test_the_page_is_made_from_lines_alone(tmp_path):
     row = {"task": "chiral-dense", "method": "stitching", "euler": False, "protocol": "energy"}
     row |= {"metric": "kernel_r2_long", "time": None, "value": 0.93, "floor": 1.0}
     row |= {"seconds_train": 1.0}
-    _runs.append_json(tmp_path / "paper.jsonl", [{**row, "seed": seed} for seed in (0, 1)])
+    append_json(tmp_path / "paper.jsonl", [{**row, "seed": seed} for seed in (0, 1)])
     page = write_report(tmp_path, tmp_path).read_text()
     assert "0.930 ± 0.000" in page
     assert "0.930, met" in page

@@ -20,11 +20,12 @@ import pytest
 
 import stitchflow as sf
 from stitchflow import cli, metrics
-from stitchflow._command import runs as _runs
-from stitchflow._command import settings as _settings
+from stitchflow._command import fit_file as _runs
+from stitchflow._files.lines import append_json
 from stitchflow._files.whole import only_writer
 from stitchflow._judging import crossval as _crossval
 from stitchflow._reading import tables as _tables
+from stitchflow._stitching import named_settings as _settings
 from stitchflow._training import optimise as _optimise
 
 TIMES = [0.0, 1.0, 2.0, 4.0]
@@ -225,7 +226,7 @@ def test_lines_that_do_not_fit_on_the_disk_are_said(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
     try:
         with pytest.raises(OSError, match=r"all.json is cut short: .* \(File too large\)"):
-            _runs.append_json(path, [{"words": "x" * 300}])
+            append_json(path, [{"words": "x" * 300}])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert path.stat().st_size == 100
@@ -247,7 +248,7 @@ def test_parts_have_settings_by_name():
     pairs = ["residual.weight=3", "residual.ridge=0.5", "residual.stations=4", "residual.draws=20"]
     pairs += ["residual.widening=1", "consistency.steps=7", "consistency.settling=0", "steps=9"]
     pairs += ["growth.hidden=8,8", "curve.knots=5", "learn_particles=false"]
-    method = _settings.build_method("stitching", settings=_settings.parse_settings(pairs))
+    method = sf.Stitching().with_settings(_settings.parse_settings(pairs))
     assert isinstance(method, sf.Stitching)
     residual = sf.VelocityResidual(weight=3, ridge=0.5, stations=4, draws=20, widening=1)
     assert method.residual == residual
@@ -263,7 +264,7 @@ def test_every_setting_that_is_listed_can_be_set():
     for key in set(_settings.SETTINGS) - {"beta", "hidden"}:
         part, _, name = key.rpartition(".")
         value = getattr(getattr(method, part) if part else method, name)
-        _settings.build_method("stitching", settings={key: value})
+        sf.Stitching().with_settings({key: value})
     for short, whole in _settings.SHORT.items():
         assert whole in _settings.SETTINGS
         assert whole.endswith(f".{short}")

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._command.runs import append_json, crossval_rows
-from stitchflow.bench._runs import read_lines
+from stitchflow._command.fit_file import crossval_rows
+from stitchflow._files.lines import append_json, read_lines
 
 TINY = sf.Stitching(
     optimiser=sf.Optimiser(steps=10),

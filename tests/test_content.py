@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import stitchflow as sf
-from stitchflow._command import runs as _runs
 from stitchflow._data import content as _content
 from stitchflow._data.content import DOUBLE, SINGLE, among, marks, precision_of
 from stitchflow._storage import run_folder as _run_folder
+from stitchflow._storage.run_data import open_run
 from test_cli import N, T, X, no_compilation_cache, refused, stitchflow, values, write
 from test_cli import rows_of as lines_of
 
@@ -169,10 +169,10 @@ def test_a_split_is_found_again_among_copies():
 def test_the_data_of_a_run_may_be_saved_again_in_its_place(tmp_path):
     data, run = write(tmp_path / "data.npz"), tmp_path / "run"
     assert stitchflow("fit", data, "--out", run, "--method", "nearest").code == 0
-    before, test = _runs.open_run(run)
+    before, test = open_run(run)
     order = np.random.default_rng(4).permutation(len(X))
     np.savez_compressed(data, x=X[order], t=T[order])
-    after, again = _runs.open_run(run)
+    after, again = open_run(run)
     for one, other in ((before.data, after.data), (test, again)):
         assert sorted(one.x[:, 0]) == sorted(other.x[:, 0])
         assert len(one.x) < len(X)

@@ -10,9 +10,10 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from stitchflow import Curve, Snapshots, Stitching
-from stitchflow._energy.networks import MLP, GrowthRate
+from stitchflow._energy.networks import MLP
 from stitchflow._measure import coupling as _coupling
 from stitchflow._measure.curve import hermite, inverse_softplus, node_times, through_snapshots
+from stitchflow._objective.growth import GrowthRate
 from stitchflow._stitching.start import start
 
 

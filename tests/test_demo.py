@@ -7,7 +7,7 @@ import pytest
 
 import stitchflow as sf
 from stitchflow import cli
-from stitchflow._command import runs as _runs
+from stitchflow._command import fit_file as _runs
 from stitchflow._command.demo import _check_folder
 from stitchflow.datasets import double_well, double_well_potential
 

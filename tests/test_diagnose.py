@@ -18,7 +18,7 @@ from stitchflow._judging.diagnosis import Carried, as_good
 from stitchflow._judging.regression import fields_at
 from stitchflow._measure.curve import inverse_softplus
 from stitchflow._method.contract import Fit
-from stitchflow._method.flow import StitchedFlow
+from stitchflow._stitching.stitched_flow import StitchedFlow
 
 TIMES = np.linspace(0.0, 1.0, 5)
 

@@ -11,7 +11,7 @@ import stitchflow as sf
 from stitchflow._data.units import Units
 from stitchflow._measure.curve import inverse_softplus
 from stitchflow._method.driven import DrivenFlow
-from stitchflow._method.flow import StitchedFlow
+from stitchflow._stitching.stitched_flow import StitchedFlow
 from stitchflow._types import as_key
 
 UNITS = Units((10.0,), length=2.0, start=5.0, duration=4.0)

@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 
 import stitchflow as sf
-from stitchflow._command import runs as _runs
+from stitchflow._command import fit_file as _runs
 from stitchflow._reading import declared as _declared
 from stitchflow._reading import tables as _tables
 from test_cli import refused, succeed

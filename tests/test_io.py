@@ -15,7 +15,7 @@ import pytest
 import stitchflow as sf
 from stitchflow._files.archive import Archive
 from stitchflow._files.whole import only_writer
-from stitchflow._method.flow import StitchedFlow
+from stitchflow._stitching.stitched_flow import StitchedFlow
 from stitchflow._storage import run_state as _run_state
 from stitchflow._storage import save as _io
 from stitchflow.datasets import double_well

@@ -12,7 +12,7 @@ import pytest
 
 import stitchflow as sf
 from falling import falling
-from stitchflow._command import runs as _runs
+from stitchflow._command import fit_file as _runs
 from stitchflow._reading.tables import Columns, read_table
 
 LOOKS = 2  # of each of three stages

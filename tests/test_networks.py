@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stitchflow._energy.networks import MLP, Chebyshev, GrowthRate, PolarSeries
+from stitchflow._energy.networks import MLP, Chebyshev, PolarSeries
+from stitchflow._objective.growth import GrowthRate
 
 
 def silu(x):

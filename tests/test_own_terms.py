@@ -8,8 +8,7 @@ import pytest
 import stitchflow as sf
 from stitchflow._data.observations import Observations
 from stitchflow._energy.simulate import simulate
-from stitchflow._energy.terms import Cloud
-from stitchflow._measure.kde import Field
+from stitchflow._measure.kde import Cloud, Field
 from stitchflow._objective.consistency import carry
 from stitchflow._stitching.start import start
 from stitchflow.tl._dynamics import feels_others

@@ -11,13 +11,13 @@ import pytest
 import stitchflow as sf
 from falling import falling, known_fit, well
 from stitchflow import cli
-from stitchflow._command import runs as _runs
+from stitchflow._command import fit_file as _runs
 from stitchflow._judging.change import Change
 from stitchflow._judging.diagnosis import Carried, Diagnosis
 from stitchflow._judging.scores import Row, Scores
 from stitchflow._storage import save as _io
 from stitchflow.report import report_run, write_report
-from stitchflow.report._charts import Chart
+from stitchflow.report._lines import Chart
 from stitchflow.report._plane import TICKS, Plane
 from stitchflow.report._scene import MOST_POINTS, frames_of
 from stitchflow.report._verdict import findings

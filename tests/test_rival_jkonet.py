@@ -50,4 +50,4 @@ def test_a_quadratic_potential_is_recovered(tmp_path):
 def test_only_a_potential_is_learned():
     with pytest.raises(ValueError, match="energy must be a Potential"):
         sf.JKOnet(energy=sf.Potential() + sf.Entropy())
-    assert repr(sf.JKOnet().told(sf.Potential() + sf.Entropy()).energy) == "Potential(V(x))"
+    assert repr(sf.JKOnet().learning(sf.Potential() + sf.Entropy()).energy) == "Potential(V(x))"

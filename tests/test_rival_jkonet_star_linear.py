@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._energy.terms import Cloud
+from stitchflow._measure.kde import Cloud
 from stitchflow.rivals._jko import Marginals, origins
 from stitchflow.rivals._jkonet_star_linear import (
     normal_equations,

@@ -8,10 +8,10 @@ import pytest
 import stitchflow as sf
 from stitchflow._data import observations as _observations
 from stitchflow._data.observations import Observations
-from stitchflow._energy.terms import Cloud
 from stitchflow._files import archive as _archive
 from stitchflow._files.archive import Archive
 from stitchflow._measure import kde as _kde
+from stitchflow._measure.kde import Cloud
 from stitchflow._reading.tables import read_table
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from stitchflow import Snapshots, Units
-from stitchflow._method.contract import check_data
+from stitchflow._data.checks import check_data
 
 
 def small(**kwargs) -> Snapshots:

@@ -20,7 +20,7 @@ from stitchflow import (
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import at_one
 from stitchflow._energy.pair_terms import distances
-from stitchflow._energy.terms import Cloud
+from stitchflow._measure.kde import Cloud
 from test_kde import parity_kde
 
 T = 0.3

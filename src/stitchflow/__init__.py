@@ -18,9 +18,8 @@ from stitchflow._judging.scores import Row, Scores
 from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import KDE, silverman
 from stitchflow._measure.spline import Spline, SplineCurve
-from stitchflow._method.contract import Fit, Method, Packed
+from stitchflow._method.contract import METHODS, Fit, Method, Packed
 from stitchflow._method.flow import Flow
-from stitchflow._method.methods import METHODS
 from stitchflow._objective.consistency import Consistency
 from stitchflow._objective.density_residual import DensityResidual
 from stitchflow._objective.dissipation import DissipationResidual

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from stitchflow._status import BadInput
+
 PACKAGE = "stitchflow"
 
 # The metadata of a setting that is left out while it is None: stored results of methods that did
@@ -244,7 +246,7 @@ def made(entry: Any, parts: Mapping[str, Any], kind: type | None = None) -> Any:
         return {key: made(value, parts) for key, value in entry["mapping"].items()}
     if "function" in entry:
         return _checked(handed(entry["function"], parts), entry)
-    raise ValueError(f"it holds an object that cannot be made again: {entry}")
+    raise BadInput(f"it holds an object that cannot be made again: {entry}")
 
 
 def _made(entry: dict[str, Any], parts: Mapping[str, Any], kind: type | None) -> Any:
@@ -257,9 +259,9 @@ def _made(entry: dict[str, Any], parts: Mapping[str, Any], kind: type | None) ->
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     for key in settings:
         if key not in {field.name for field in fields}:
-            raise ValueError(f"{name} has no setting {key!r}")
+            raise BadInput(f"{name} has no setting {key!r}")
     if not all(map(_can_be_made, settings.values())):
-        raise ValueError(f"{name} holds arrays or objects: hand over one like it, not its class")
+        raise BadInput(f"{name} holds arrays or objects: hand over one like it, not its class")
     return kind(**{key: made(value, parts) for key, value in settings.items()})
 
 
@@ -273,7 +275,7 @@ def handed(name: Any, parts: Mapping[str, Any]) -> Any:
     """A part of one's own by its name, or the sentence that asks for it."""
     if name in parts:
         return parts[name]
-    raise ValueError(
+    raise BadInput(
         f"the run holds a part of your own, {name}, which is never stored: "
         f"hand it over by parts={{{name!r}: ...}}"
     )
@@ -282,7 +284,7 @@ def handed(name: Any, parts: Mapping[str, Any]) -> Any:
 def _checked(given: Any, entry: dict[str, Any]) -> Any:
     found = described(given)
     if not alike(found, entry):
-        raise ValueError(f"parts: {_name(entry)} should be {entry}, got {found}")
+        raise BadInput(f"parts: {_name(entry)} should be {entry}, got {found}")
     return given
 
 

@@ -1,12 +1,33 @@
-"""Readable outcomes: how a fit ended, and what a method cannot answer."""
+"""Readable outcomes: bad input, missing packages, how a fit ended, what a method cannot answer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from opcode import opmap
-from pathlib import Path
+from importlib import import_module
+from typing import Any
 
-PACKAGE = Path(__file__).parent
+
+class BadInput(ValueError):
+    """What was given cannot be used; the message is one sentence that names it and says why.
+
+    NumPy and JAX raise `ValueError` in the middle of a fit too, where the input is not to blame.
+    The command line answers this class with its sentence, and shows a traceback for any other.
+    """
+
+
+class BadInputType(BadInput, TypeError):
+    """What was given is of a kind that cannot be used."""
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Errors of the library, with the file or option of the command line they come from."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{what}: {error}") from None
 
 
 class NotAvailable(RuntimeError):
@@ -36,16 +57,10 @@ class Status:
         return self.message
 
 
-def in_own_words(error: Exception) -> bool:
-    """Whether a `raise` of this package made it, as it does of bad input.
-
-    NumPy and JAX raise the same types in the middle of a fit, where the input is not to blame.
-    """
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    if last is None:
-        return False
-    code = last.tb_frame.f_code
-    raised = code.co_code[last.tb_lasti] == opmap["RAISE_VARARGS"]
-    return raised and Path(code.co_filename).is_relative_to(PACKAGE)
+def require(package: str, extra: str = "anndata") -> Any:
+    """An optional package, or an error that names the extra it comes with."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        name = package.partition(".")[0]
+        raise ImportError(f"this needs {name}; install stitchflow[{extra}]") from error

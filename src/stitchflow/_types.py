@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from stitchflow._status import BadInput, BadInputType
+
 Scalar = Float[Array, ""]
 KeyLike = Any  # a JAX key or an int seed
 ArrayLike = Any
@@ -24,7 +26,7 @@ def as_key(key: KeyLike) -> Array:
     """A JAX key from a key or an integer seed."""
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         if not -(2**63) <= key < 2**63:
-            raise ValueError(f"key must be an int seed of at most 64 bits, got {key}")
+            raise BadInput(f"key must be an int seed of at most 64 bits, got {key}")
         # JAX without 64-bit numbers drops the upper half of a seed; both halves count here.
         upper, lower = divmod(int(key), 2**32)
         small = jax.random.key(np.uint32(lower))
@@ -34,7 +36,7 @@ def as_key(key: KeyLike) -> Array:
             return key
         if key.dtype == jnp.uint32 and key.shape == (2,):
             return jax.random.wrap_key_data(key)
-    raise TypeError(f"key must be an int seed or a JAX key, got {key!r}")
+    raise BadInputType(f"key must be an int seed or a JAX key, got {key!r}")
 
 
 def as_rng(key: KeyLike) -> np.random.Generator:
@@ -57,16 +59,16 @@ def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
     try:
         array = np.asarray(values)
         if array.dtype.kind in "mM":
-            raise TypeError("dates and durations have no unit of their own; divide by one first")
+            raise BadInputType("dates and durations have no unit of their own; divide by one first")
         if array.dtype.kind == "c":
-            raise TypeError("complex numbers have no order")
+            raise BadInputType("complex numbers have no order")
         if array.dtype == object and any(isinstance(value, NO_NUMBERS) for value in array.flat):
-            raise TypeError("dates, durations and complex numbers are none")
+            raise BadInputType("dates, durations and complex numbers are none")
         if array.dtype.kind != "f" or array.dtype.itemsize not in (4, 8):
             array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         kind = getattr(values, "dtype", type(values).__name__)
-        raise ValueError(f"{name} must be numbers, got {kind}: {error}") from None
+        raise BadInput(f"{name} must be numbers, got {kind}: {error}") from None
     return array
 
 
@@ -79,7 +81,7 @@ def as_dense(matrix: Any, name: str) -> np.ndarray:
     """The array of a sparse matrix, unless it is far larger than what the matrix holds."""
     size = 8 * math.prod(matrix.shape)
     if size > most_unpacked(8 * matrix.nnz):
-        raise ValueError(
+        raise BadInput(
             f"{name} is a sparse matrix of shape {matrix.shape} that would take {size:,} bytes as "
             "a dense one: reduce its dimensions first"
         )
@@ -89,7 +91,7 @@ def as_dense(matrix: Any, name: str) -> np.ndarray:
 def check_unmasked(values: ArrayLike, name: str) -> None:
     """A masked array would lose its mask, and what it hides would count."""
     if np.ma.is_masked(values):
-        raise ValueError(f"{name} must be known in every row, got masked entries among them")
+        raise BadInput(f"{name} must be known in every row, got masked entries among them")
 
 
 def as_cloud(x: ArrayLike, name: str, dim: int | None = None) -> np.ndarray:
@@ -98,15 +100,15 @@ def as_cloud(x: ArrayLike, name: str, dim: int | None = None) -> np.ndarray:
     if x.ndim == 1:
         x = x[:, None] if dim in (None, 1) else x[None, :]
     if x.ndim != 2 or x.shape[1] == 0:
-        raise ValueError(f"{name} must have shape (points, dimensions), got shape {x.shape}")
+        raise BadInput(f"{name} must have shape (points, dimensions), got shape {x.shape}")
     if dim is not None and x.shape[1] != dim:
-        raise ValueError(f"{name} must have {dim} dimensions, got {x.shape[1]}")
+        raise BadInput(f"{name} must have {dim} dimensions, got {x.shape[1]}")
     bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
     if bad.size:
-        raise ValueError(f"{name} must be finite, got NaN or infinity in {rows_named(bad)}")
+        raise BadInput(f"{name} must be finite, got NaN or infinity in {rows_named(bad)}")
     far = np.flatnonzero((np.abs(x) > LARGEST).any(axis=1))
     if far.size:
-        raise ValueError(f"{name} must be below {LARGEST:g} in size, got more in {rows_named(far)}")
+        raise BadInput(f"{name} must be below {LARGEST:g} in size, got more in {rows_named(far)}")
     return x
 
 
@@ -116,14 +118,14 @@ def as_weights(weights: ArrayLike, n: int, name: str = "weights") -> np.ndarray 
         return None
     values = np.asarray(as_numbers(weights, name), np.float64)
     if values.shape != (n,):
-        raise ValueError(f"{name} must have one entry per point ({n},), got {values.shape}")
+        raise BadInput(f"{name} must have one entry per point ({n},), got {values.shape}")
     bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
     if bad.size:
-        raise ValueError(
+        raise BadInput(
             f"{name} must be finite and not negative, got otherwise in {rows_named(bad)}"
         )
     if not values.any():
-        raise ValueError(f"{name} must not be all zero")
+        raise BadInput(f"{name} must not be all zero")
     return values / values.max()
 
 
@@ -135,13 +137,13 @@ def as_labels(column: ArrayLike, name: str) -> np.ndarray | None:
     labels = np.asarray(column)
     try:
         if labels.dtype.kind == "U" and not all(isinstance(label, str) for label in column):
-            raise TypeError("NumPy makes one text of 7 and of '7'")
+            raise BadInputType("NumPy makes one text of 7 and of '7'")
         absent = [label is None or bool(label != label) for label in labels.tolist()]
         np.unique(labels[~np.array(absent, bool)])
     except TypeError:
-        raise ValueError(f"{name} must be all text or all numbers, got a mixture") from None
+        raise BadInput(f"{name} must be all text or all numbers, got a mixture") from None
     if any(absent):
-        raise ValueError(f"{name} are missing in {rows_named(np.flatnonzero(absent))}")
+        raise BadInput(f"{name} are missing in {rows_named(np.flatnonzero(absent))}")
     return labels
 
 
@@ -157,12 +159,12 @@ def as_times(times: ArrayLike, name: str = "times") -> np.ndarray:
     """A finite 1-D float64 array of times."""
     values = np.atleast_1d(as_numbers(times, name)).astype(np.float64)
     if values.ndim != 1 or values.size == 0:
-        raise ValueError(f"{name} must be a non-empty list of numbers, got shape {values.shape}")
+        raise BadInput(f"{name} must be a non-empty list of numbers, got shape {values.shape}")
     if not np.isfinite(values).all():
         bad = rows_named(np.flatnonzero(~np.isfinite(values)))
-        raise ValueError(f"{name} must be finite, got NaN or infinity in {bad}")
+        raise BadInput(f"{name} must be finite, got NaN or infinity in {bad}")
     if np.abs(values).max() > LARGEST:
-        raise ValueError(f"{name} must be below {LARGEST:g} in size, got {values.tolist()[:5]}")
+        raise BadInput(f"{name} must be below {LARGEST:g} in size, got {values.tolist()[:5]}")
     return values
 
 
@@ -180,9 +182,9 @@ def near_times(wanted: ArrayLike, times: np.ndarray) -> np.ndarray:
 def check_count(value: Any, name: str, least: int = 1) -> int:
     """An integer of at least `least`, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
+        raise BadInputType(f"{name} must be an integer, got {value!r}")
     if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
+        raise BadInput(f"{name} must be at least {least}, got {value}")
     return int(value)
 
 
@@ -196,16 +198,18 @@ def check_number(
 ) -> float:
     """A finite number in [low, high] (or (low, high]), or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise TypeError(f"{name} must be a number, got {value!r}")
+        raise BadInputType(f"{name} must be a number, got {value!r}")
     below = value <= low if open_low else value < low
     if not np.isfinite(value) or below or value > high:
         left = "(" if open_low else "["
-        raise ValueError(f"{name} must be in {left}{low:g}, {high:g}], got {value:g}")
+        raise BadInput(f"{name} must be in {left}{low:g}, {high:g}], got {value:g}")
     return float(value)
 
 
 def check_hidden(hidden: Any) -> tuple[int, ...]:
     """Layer widths, or an error that names `hidden`."""
     if isinstance(hidden, str) or not isinstance(hidden, Sequence):
-        raise TypeError(f"hidden must be a tuple of layer widths such as (64, 64), got {hidden!r}")
+        raise BadInputType(
+            f"hidden must be a tuple of layer widths such as (64, 64), got {hidden!r}"
+        )
     return tuple(check_count(width, "hidden width") for width in hidden)

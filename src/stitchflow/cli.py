@@ -17,8 +17,7 @@ import typer
 from rich.console import Console
 
 from stitchflow._command import options as _options
-from stitchflow._extras import require
-from stitchflow._status import in_own_words
+from stitchflow._status import BadInput, require
 
 app = typer.Typer(
     help="Learn the energy behind population snapshots, and the curve that joins them.",
@@ -27,13 +26,13 @@ app = typer.Typer(
 )
 console = Console(markup=False, emoji=False)  # paths may hold brackets and colons
 
-# What the library raises of bad input in one sentence, and what the system says of itself.
-BAD_INPUT, SYSTEM = (ValueError, TypeError), (OSError, ImportError)
+# Errors that are one sentence for the user: of bad input, and what the system says of itself.
+ANSWERED = (BadInput, OSError, ImportError)
 
 
 @app.callback()
 def _start() -> None:
-    from stitchflow._command.runs import keep_compilations
+    from stitchflow._command.fit_file import keep_compilations
 
     keep_compilations()
 
@@ -77,21 +76,17 @@ def fit(
     """
     import jax
 
-    from stitchflow._command.runs import fit_file, for_training, held_out
-    from stitchflow._command.settings import build_method, parse_settings
+    from stitchflow._command.fit_file import fit_file, for_training
+    from stitchflow._method.contract import method_named
     from stitchflow._reading.tables import Columns, read_table
     from stitchflow._status import DataWarning
-    from stitchflow._stitching.stitching import Stitching
+    from stitchflow._stitching.named_settings import parse_settings
+    from stitchflow._storage.run_data import held_out
 
     if not 0.0 <= test_fraction < 1.0:
-        raise ValueError(f"--test-fraction must be in [0, 1), got {test_fraction:g}")
-    chosen = build_method(
-        method,
-        time_varying=time_varying,
-        interaction=interaction,
-        entropy=not no_entropy,
-        settings=parse_settings(set_ or []),
-    )
+        raise BadInput(f"--test-fraction must be in [0, 1), got {test_fraction:g}")
+    terms = {"time_varying": time_varying, "interaction": interaction, "no_entropy": no_entropy}
+    chosen = method_named(method, "--method").with_settings(parse_settings(set_ or []), **terms)
     features = None if columns is None else tuple(columns.split(","))
     names = Columns(time_key, rep, features, weight_key, id_key, group_key)
     with _notes():
@@ -102,8 +97,7 @@ def fit(
     console.print(f"learning from {train!r}")
     device = jax.devices()[0]
     console.print(f"device: {device.platform} ({device.device_kind}), {os.cpu_count()} cores")
-    if isinstance(chosen, Stitching):
-        console.print(chosen.describe(train))
+    console.print(chosen.describe(train))
     for words in chosen.advice(train):
         console.print(f"mind: {words}")
     with warnings.catch_warnings():
@@ -149,21 +143,24 @@ def evaluate(
     json: _options.JsonFile = None,
 ) -> None:
     """Score a run on the individuals it has not seen, beside the floor and trivial baselines."""
-    from stitchflow._command import runs as _runs
+    from stitchflow._command.fit_file import json_rows, timed
+    from stitchflow._files.lines import append_json
     from stitchflow._judging.evaluate import evaluate as score
     from stitchflow._judging.scores import table
+    from stitchflow._judging.trivial import baselines
+    from stitchflow._storage.run_data import open_run
 
     with _notes():
-        result, test = _runs.open_run(run, data)
+        result, test = open_run(run, data)
     if test is None:
-        raise ValueError(f"{run} held nothing out; name other individuals with --data")
-    scores, seconds = _runs.timed(score, result, test, progress=sys.stderr.isatty())
+        raise BadInput(f"{run} held nothing out; name other individuals with --data")
+    scores, seconds = timed(score, result, test, progress=sys.stderr.isatty())
     if not scores:
-        raise ValueError(f"{run}: no time of the held-out data can be scored")
+        raise BadInput(f"{run}: no time of the held-out data can be scored")
     if json is not None:
-        _runs.append_json(json, _runs.json_rows(scores, result, None, seconds))
+        append_json(json, json_rows(scores, result, None, seconds))
     shown = type(scores)(r for r in scores if r.time is None or r.metric == "w1")
-    columns = {result.method.name: shown, **_runs.baselines(result.data, test)}
+    columns = {result.method.name: shown, **baselines(result.data, test)}
     console.print(table(columns, title=f"{run}: {result.status}"))
     if result.data is None:
         console.print("floors and baselines need the training data, which is not at hand")
@@ -182,21 +179,21 @@ def simulate(
     """Drive individuals with the learned energy alone and write their paths."""
     import numpy as np
 
-    from stitchflow._command.runs import naming
     from stitchflow._judging.judge import Sample
     from stitchflow._reading.tables import Columns, read_table
+    from stitchflow._status import naming
     from stitchflow._storage.save import load
     from stitchflow._types import as_cloud
 
     if out.suffix != ".npz":
-        raise ValueError(f"--out must end in .npz, got {out}")
+        raise BadInput(f"--out must end in .npz, got {out}")
     if out.exists():
-        raise ValueError(f"--out {out} exists already and is not overwritten")
+        raise BadInput(f"--out {out} exists already and is not overwritten")
     if not out.parent.is_dir():
-        raise ValueError(f"--out {out}: there is no directory {out.parent}")
+        raise BadInput(f"--out {out}: there is no directory {out.parent}")
     when = _numbers(times, "--times")
     if any(after <= before for before, after in pairwise(when)):
-        raise ValueError(f"--times must increase, got {times}")
+        raise BadInput(f"--times must increase, got {times}")
     result = load(run)
     if from_ is None:
         start = Sample(np.asarray(result.flow.sample([when[0]], 1000, key=seed)[0]))
@@ -246,20 +243,22 @@ def crossval(
 
     Example: stitchflow crossval cells.h5ad --time-key day --rep X_pca --leave-out each
     """
-    from stitchflow._command.runs import append_json, crossval_rows, naming
+    from stitchflow._command.fit_file import crossval_rows
+    from stitchflow._files.lines import append_json
     from stitchflow._judging.crossval import cross_validate
     from stitchflow._reading.tables import Columns, read_table
+    from stitchflow._status import naming
 
     names = None if methods is None else methods.split(",")
     if not all(seed.strip().isdecimal() for seed in seeds.split(",")):
-        raise ValueError(f"--seeds takes whole numbers such as 0,1; got {seeds!r}")
+        raise BadInput(f"--seeds takes whole numbers such as 0,1; got {seeds!r}")
     left: Any = leave_out
     if leave_out not in ("each", "groups"):
         entries = leave_out.split(",")
         left = [_numbers(entry.replace("+", ","), "--leave-out") for entry in entries]
     for option, file in (("--json", json), ("--plot", plot)):
         if file is not None and not file.parent.is_dir():
-            raise ValueError(f"{option} {file}: there is no directory {file.parent}")
+            raise BadInput(f"{option} {file}: there is no directory {file.parent}")
     if plot is not None:
         _check_chart(plot)
     features = None if columns is None else tuple(columns.split(","))
@@ -300,9 +299,9 @@ def bench(
 
     Example: stitchflow bench eb-full-varying --method ot-linear --json lines.jsonl
     """
-    from stitchflow._command.runs import append_json
+    from stitchflow._files.lines import append_json
     from stitchflow._judging.scores import Row, Scores
-    from stitchflow._method.methods import METHODS
+    from stitchflow._method.contract import METHODS
     from stitchflow.bench import TASKS, Run
 
     if list_ or methods:
@@ -310,9 +309,9 @@ def bench(
             print(name)
         return
     if task is None:
-        raise ValueError("bench needs a TASK; `stitchflow bench --list` names them")
+        raise BadInput("bench needs a TASK; `stitchflow bench --list` names them")
     if json is not None and not json.parent.is_dir():
-        raise ValueError(f"--json {json}: there is no directory {json.parent}")
+        raise BadInput(f"--json {json}: there is no directory {json.parent}")
     prepared = Run(task, method, seed, euler).prepare()
     console.print(f"{prepared.run}: {prepared.problem.train!r}")
     result, rows = prepared.carry_out(progress=sys.stderr.isatty())
@@ -361,7 +360,7 @@ def _check_chart(path: Path) -> None:
     canvas = require("matplotlib.backend_bases", "plot").FigureCanvasBase
     known = canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
-        raise ValueError(f"--plot {path} must end in one of .{', .'.join(sorted(known))}")
+        raise BadInput(f"--plot {path} must end in one of .{', .'.join(sorted(known))}")
 
 
 def _numbers(text: str | None, option: str) -> list[float]:
@@ -370,7 +369,7 @@ def _numbers(text: str | None, option: str) -> list[float]:
     except ValueError:
         numbers = [math.nan]
     if not all(map(math.isfinite, numbers)):
-        raise ValueError(f"{option} takes numbers such as 0,1.5,2; got {text!r}")
+        raise BadInput(f"{option} takes numbers such as 0,1.5,2; got {text!r}")
     return numbers
 
 
@@ -388,7 +387,7 @@ def main(arguments: list[str] | None = None) -> Any:
     except Exception as error:
         # Usage errors are click's, which typer carries under a name that changes with its version.
         usage = hasattr(error, "format_message")
-        said = isinstance(error, SYSTEM) or (isinstance(error, BAD_INPUT) and in_own_words(error))
+        said = isinstance(error, ANSWERED)
         if not usage and (os.environ.get("STITCHFLOW_DEBUG") or not said):
             raise
         code = _complain(error.format_message() if usage else str(error))  # type: ignore

@@ -14,6 +14,8 @@ from scipy.linalg import sqrtm
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist, pdist
 
+from stitchflow._status import BadInput
+
 PROJECTIONS = 200
 MOST_PAIRED = 2000  # individuals whose pairs stand for all pairs
 MOST_FOR_WIDTH = 1000  # individuals whose median distance is the width of a kernel
@@ -60,9 +62,9 @@ def _shares(weights: Weights, n: int, name: str) -> Weights:
         return None
     values = np.asarray(weights, np.float64)
     if values.shape != (n,):
-        raise ValueError(f"{name} must be one number a point ({n},), got shape {values.shape}")
+        raise BadInput(f"{name} must be one number a point ({n},), got shape {values.shape}")
     if not np.isfinite(values).all() or (values < 0).any() or not values.any():
-        raise ValueError(f"{name} must be finite, not negative and not all zero")
+        raise BadInput(f"{name} must be finite, not negative and not all zero")
     return None if np.ptp(values) == 0 else values / values.sum()
 
 

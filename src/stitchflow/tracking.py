@@ -10,14 +10,22 @@ since the look before. Any function of a row will do; those here pass rows on to
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from stitchflow._extras import require
+from tqdm import TqdmWarning
 
-__all__ = ["Callback", "MLflow", "TensorBoard", "WandB"]
+from stitchflow._status import BadInputType, require
+
+with warnings.catch_warnings():
+    # A notebook without ipywidgets has bars of text, which need no word at the import.
+    warnings.simplefilter("ignore", TqdmWarning)
+    from tqdm.auto import tqdm
+
+__all__ = ["Callback", "MLflow", "TensorBoard", "WandB", "tqdm"]
 
 Callback = Callable[[dict[str, Any]], Any]
 
@@ -29,7 +37,7 @@ _watcher: ContextVar[Callback | None] = ContextVar("watcher", default=None)
 def watched_by(callback: Callback | None) -> Iterator[None]:
     """Loops inside tell their rows to `callback`."""
     if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be a function of a row, got {callback!r}")
+        raise BadInputType(f"callback must be a function of a row, got {callback!r}")
     token = _watcher.set(callback)
     try:
         yield

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from stitchflow._command.runs import baselines
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._files.whole import only_writer, write_atomically
 from stitchflow._judging.evaluate import evaluate
 from stitchflow._judging.scores import table
+from stitchflow._judging.trivial import baselines
 from stitchflow._method.contract import Fit
 from stitchflow._objective.consistency import Consistency
 from stitchflow._reading.tables import Columns, read_table
+from stitchflow._status import BadInput
 from stitchflow._stitching.stitching import Stitching, fit
 from stitchflow._storage.run_folder import Split, write_split
 from stitchflow._storage.run_state import HEADER
@@ -81,14 +82,14 @@ def _check_folder(out: Path) -> None:
     """A folder of an earlier demo may be written again, anything else may not."""
     header = out / HEADER
     if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file")
+        raise BadInput(f"--out {out} is a file")
     if out.is_dir() and any(out.iterdir()):
         try:
             ours = json.loads(header.read_bytes())["data"]["demo"] is True
         except (OSError, ValueError, KeyError, TypeError):
             ours = False
         if not ours:
-            raise ValueError(f"--out {out} is not empty and not a demo: choose another folder")
+            raise BadInput(f"--out {out} is not empty and not a demo: choose another folder")
 
 
 def _draw(result: Fit, train: Snapshots, test: Snapshots, out: Path) -> str:

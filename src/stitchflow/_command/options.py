@@ -10,7 +10,7 @@ import typer
 
 def methods(incomplete: str) -> list[str]:
     """Names a shell may complete."""
-    from stitchflow._method.methods import METHODS
+    from stitchflow._method.contract import METHODS
 
     return [name for name in METHODS if name.startswith(incomplete)]
 

@@ -13,6 +13,7 @@ import numpy as np
 from stitchflow._data.motion import Motion, Windows, actions, motion
 from stitchflow._data.units import Units
 from stitchflow._html import table
+from stitchflow._status import BadInput
 from stitchflow._types import (
     KeyLike,
     as_cloud,
@@ -64,24 +65,22 @@ class Snapshots:
         """
         times = as_times(times)
         if len(clouds) != len(times):
-            raise ValueError(
-                f"times must have one entry per cloud ({len(clouds)}), got {len(times)}"
-            )
+            raise BadInput(f"times must have one entry per cloud ({len(clouds)}), got {len(times)}")
         clouds = [as_cloud(cloud, f"cloud {i}") for i, cloud in enumerate(clouds)]
         for i, cloud in enumerate(clouds):
             if cloud.shape[1] != clouds[0].shape[1]:
-                raise ValueError(
+                raise BadInput(
                     f"cloud {i} has {cloud.shape[1]} dimensions, cloud 0 has {clouds[0].shape[1]}"
                 )
             if len(cloud) == 0:
-                raise ValueError(f"cloud {i} (time {times[i]:g}) is empty")
+                raise BadInput(f"cloud {i} (time {times[i]:g}) is empty")
         if len(np.unique(times)) != len(times):
-            raise ValueError(f"times must differ from each other, got {times.tolist()}")
+            raise BadInput(f"times must differ from each other, got {times.tolist()}")
         sizes = [len(cloud) for cloud in clouds]
         ids = None
         if paired:
             if len(set(sizes)) > 1:
-                raise ValueError(f"paired clouds must have equal sizes, got {sizes}")
+                raise BadInput(f"paired clouds must have equal sizes, got {sizes}")
             ids = np.tile(np.arange(sizes[0]), len(clouds))
         flat = None
         if weights is not None:
@@ -89,9 +88,7 @@ class Snapshots:
             each = [as_numbers(w, "weights") for w in lists]
             if [w.shape for w in each] != [(n,) for n in sizes]:
                 shapes = [w.shape for w in each]
-                raise ValueError(
-                    f"weights must be lists of the clouds' sizes {sizes}, got {shapes}"
-                )
+                raise BadInput(f"weights must be lists of the clouds' sizes {sizes}, got {shapes}")
             flat = np.concatenate(each)
         return Snapshots.from_table(
             np.concatenate(clouds), np.repeat(times, sizes), weights=flat, ids=ids
@@ -106,13 +103,11 @@ class Snapshots:
         t = as_times(t, "t")
         n = len(x)
         if n == 0:
-            raise ValueError("x is empty: a table needs at least one row")
+            raise BadInput("x is empty: a table needs at least one row")
         columns = {"t": t, "weights": weights, "ids": ids, "groups": groups}
         for name, column in columns.items():
             if column is not None and np.shape(column) != (n,):
-                raise ValueError(
-                    f"{name} must have one entry per row ({n},), got {np.shape(column)}"
-                )
+                raise BadInput(f"{name} must have one entry per row ({n},), got {np.shape(column)}")
         check_unmasked(weights, "weights")
         order = np.argsort(t, kind="stable")
         in_order = bool((np.diff(t) >= 0).all())
@@ -187,7 +182,7 @@ class Snapshots:
         nearest = int(np.abs(self.times - check_number(t, "time")).argmin())
         if not near_times(t, self.times)[0, nearest]:
             listed = ", ".join(f"{u:.12g}" for u in self.times[:20])
-            raise ValueError(f"time {t:.12g} was not observed; observed times are {listed}")
+            raise BadInput(f"time {t:.12g} was not observed; observed times are {listed}")
         return nearest
 
     def take(self, rows: np.ndarray) -> Snapshots:
@@ -227,14 +222,14 @@ class Snapshots:
         """
         check_number(fraction, "fraction", 0.0, 1.0, open_low=True)
         if by not in (None, "individual", "id", "group"):
-            raise ValueError(f"by must be 'individual', 'id', 'group' or None, got {by!r}")
+            raise BadInput(f"by must be 'individual', 'id', 'group' or None, got {by!r}")
         rng = as_rng(key)
         if by is None:
             by = "individual" if self.ids is None else "id"
         if by != "individual":
             labels = self.ids if by == "id" else self.groups
             if labels is None:
-                raise ValueError(f"by={by!r} needs {by}s, and this table has none")
+                raise BadInput(f"by={by!r} needs {by}s, and this table has none")
             names, label = np.unique(labels, return_inverse=True)
             first = rng.permutation(len(names))[: max(1, round(fraction * len(names)))]
             chosen = np.isin(label, first)
@@ -244,7 +239,7 @@ class Snapshots:
                 rows = np.arange(len(self.x))[self.slice(k)]
                 chosen[rng.permutation(rows)[: max(1, round(fraction * len(rows)))]] = True
         if chosen.all():
-            raise ValueError(f"fraction={fraction:g} leaves nobody for the second part of {self!r}")
+            raise BadInput(f"fraction={fraction:g} leaves nobody for the second part of {self!r}")
         return self.take(np.flatnonzero(chosen)), self.take(np.flatnonzero(~chosen))
 
     def subsample(self, n: int, key: KeyLike = 0) -> Snapshots:
@@ -288,7 +283,7 @@ class Snapshots:
     def paths(self) -> np.ndarray:
         """(time, individual, dim) of paired data."""
         if not self.paired:
-            raise ValueError("paths need the same identified individuals at every time")
+            raise BadInput("paths need the same identified individuals at every time")
         assert self.ids is not None
         order = [np.argsort(self.ids[self.slice(k)], kind="stable") for k in range(len(self))]
         return np.stack([cloud[o] for cloud, o in zip(self.clouds, order, strict=True)])
@@ -355,11 +350,11 @@ def _normalise(weights: np.ndarray | None, index: np.ndarray, n: int, rows: np.n
     bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
     if bad.size:
         named = rows_named(np.sort(rows[bad]))
-        raise ValueError(f"weights must be finite and not negative, got otherwise in {named}")
+        raise BadInput(f"weights must be finite and not negative, got otherwise in {named}")
     largest = np.zeros(index.max(initial=-1) + 1)
     np.maximum.at(largest, index, values)
     if (largest <= 0).any():
-        raise ValueError("weights must not be all zero within a time")
+        raise BadInput("weights must not be all zero within a time")
     odd = (largest <= 1e-100) | (largest >= 1e100)  # their sums would be zero or infinite
     values = values / np.where(odd, largest, 1.0)[index]
     totals = np.bincount(index, weights=values)

@@ -17,9 +17,10 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
-from stitchflow._energy.terms import Cloud, Potential, Term
+from stitchflow._energy.terms import Potential, Term
 from stitchflow._html import table
-from stitchflow._measure.kde import KDE, Field
+from stitchflow._measure.kde import KDE, Cloud, Field
+from stitchflow._status import BadInput, BadInputType
 from stitchflow._types import Scalar, as_cloud, check_count, check_number
 
 
@@ -32,7 +33,7 @@ class Energy(eqx.Module):
     def __check_init__(self) -> None:
         for term in self.terms:
             if not isinstance(term, Term):
-                raise TypeError(f"an energy is a sum of terms such as Potential(), got {term!r}")
+                raise BadInputType(f"an energy is a sum of terms such as Potential(), got {term!r}")
 
     def __add__(self, other: Term | Energy) -> Energy:
         return Energy(self.terms + (other.terms if isinstance(other, Energy) else (other,)))
@@ -148,7 +149,7 @@ class Energy(eqx.Module):
         """W at distances r (radial interactions)."""
         terms = self.only(Interaction)
         if not terms or not all(term.radial for term in terms):
-            raise ValueError(f"this energy has no radial interaction: {self!r}")
+            raise BadInput(f"this energy has no radial interaction: {self!r}")
         distances = jnp.asarray(np.atleast_1d(np.asarray(r, float)) / self._units.length, float)
         values = [term.interaction(distances) for term in terms]
         return jnp.stack(values).sum(0) * self._units.energy
@@ -157,7 +158,7 @@ class Energy(eqx.Module):
         """K at displacements r of shape (m, d)."""
         terms = self.only(VectorKernel)
         if not terms:
-            raise ValueError(f"this energy has no vector kernel: {self!r}")
+            raise BadInput(f"this energy has no vector kernel: {self!r}")
         z = jnp.asarray(as_cloud(r, "r", self._units.dim) / self._units.length, float)
         return jnp.stack([term.kernel(z) for term in terms]).sum(0) * self._units.speed
 
@@ -176,13 +177,13 @@ class Energy(eqx.Module):
     @property
     def _units(self) -> Units:
         if self.units is None:
-            raise ValueError("this energy has no parameters yet: fit it, or use Energy.known")
+            raise BadInput("this energy has no parameters yet: fit it, or use Energy.known")
         return self.units
 
     def _time(self, t: float | None) -> Scalar:
         if t is None:
             if self.time_varying:
-                raise ValueError("t is needed: the potential of this energy varies in time")
+                raise BadInput("t is needed: the potential of this energy varies in time")
             t = self._units.start
         return jnp.asarray(self._units.time_in(check_number(t, "t")), float)
 

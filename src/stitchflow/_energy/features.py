@@ -13,8 +13,8 @@ from scipy.spatial import KDTree
 
 from stitchflow._data.units import Units
 from stitchflow._energy.pair_terms import Interaction, reach_of
-from stitchflow._energy.terms import Cloud, Entropy, Positive, Potential, changed
-from stitchflow._measure.kde import Field
+from stitchflow._energy.terms import Entropy, Positive, Potential, changed
+from stitchflow._measure.kde import Cloud, Field
 from stitchflow._types import check_count
 
 MOST_PRODUCTS = 10  # dimensions up to which products of two coordinates are features

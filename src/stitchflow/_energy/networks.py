@@ -1,4 +1,4 @@
-"""The learned functions behind the terms: a perceptron, a rate, a radial table, a planar field."""
+"""The learned functions behind the terms: a perceptron, a radial table, a planar field."""
 
 from __future__ import annotations
 
@@ -40,15 +40,6 @@ class MLP(eqx.Module):
             update = jax.nn.silu(affine(x, layer))
             x = x + update if x.shape == update.shape else update
         return affine(x, len(self.weights) - 1)
-
-
-class GrowthRate(eqx.Module):
-    """g(x, t) per unit of internal time: a network of place and time."""
-
-    network: MLP
-
-    def __call__(self, x: Float[Array, "*b d"], t: Float[Array, "*b"]) -> Float[Array, "*b"]:
-        return self.network(jnp.concatenate([x, (2.0 * t - 1.0)[..., None]], axis=-1))[..., 0]
 
 
 class Chebyshev(eqx.Module):

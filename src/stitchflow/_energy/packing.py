@@ -13,8 +13,8 @@ import numpy as np
 
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.terms import Cloud, Term, changed
-from stitchflow._measure.kde import KDE
+from stitchflow._energy.terms import Term, changed
+from stitchflow._measure.kde import KDE, Cloud
 from stitchflow._parts import (
     PACKAGE,
     alike,
@@ -26,6 +26,7 @@ from stitchflow._parts import (
     name_of,
     same_name,
 )
+from stitchflow._status import BadInput
 from stitchflow._types import check_number
 
 # How far the pushes of an energy that is handed over again may be from the stored ones, as a share
@@ -108,7 +109,7 @@ def energy_from(
     if given is None:
         return Energy(tuple(_term_from(entry, parts) for entry in entries))
     if len(given.terms) != len(entries):
-        raise ValueError(f"energy should have {len(entries)} terms, got {given!r}")
+        raise BadInput(f"energy should have {len(entries)} terms, got {given!r}")
     for term, entry in zip(given.terms, entries, strict=True):
         own, stored = described(term.settings)["mapping"], entry["settings"]
         # Settings that only one of them has are of other versions, or of no effect.
@@ -116,7 +117,7 @@ def energy_from(
         known = is_built_in(type(term)) and bool(own_functions(term)) != bool(entry["functions"])
         if not same_name(name_of(type(term)), entry["class"]) or differ or known:
             words = f"energy should have {entry['class']} with {stored | entry['functions']}"
-            raise ValueError(f"{words}, got {term!r} with {own}")
+            raise BadInput(f"{words}, got {term!r} with {own}")
     return given
 
 
@@ -125,7 +126,7 @@ def _term_from(entry: dict[str, Any], parts: Mapping[str, Any]) -> Term:
     # A class of one's own says by itself which functions it cannot do without.
     own = functions.values() if kind else [entry["class"]]
     if missing := [name for name in own if name not in parts]:
-        raise ValueError(
+        raise BadInput(
             f"the fit's energy holds a function of your own ({', '.join(missing)}), which is never "
             "stored: pass the same energy again by energy=..., or what it is made of by parts="
             f"{{{', '.join(f'{name!r}: ...' for name in missing)}}}"
@@ -171,7 +172,7 @@ def check_pushes(energy: Energy, entries: list[dict[str, Any]]) -> None:
         )
         size = np.max(np.abs(stored), initial=0.0, where=np.isfinite(stored))
         if not np.allclose(stored, found, rtol=CLOSE, atol=CLOSE * size, equal_nan=True):
-            raise ValueError(
+            raise BadInput(
                 f"{entry['class']} does not do what the fitted one did, so its functions or "
                 f"constants are others: pushes of {stored[:3]} were stored, got {found[:3]}"
             )
@@ -223,7 +224,7 @@ def with_arrays(model: Any, arrays: dict[str, np.ndarray]) -> Any:
         name = jax.tree_util.keystr(path)
         array = stored(arrays, name)
         if array.shape != leaf.shape:
-            raise ValueError(f"{name} should have shape {leaf.shape}, got {array.shape}")
+            raise BadInput(f"{name} should have shape {leaf.shape}, got {array.shape}")
         found.append(array)
     return eqx.combine(shape.unflatten(found), static)
 
@@ -231,7 +232,7 @@ def with_arrays(model: Any, arrays: dict[str, np.ndarray]) -> Any:
 def stored(arrays: dict[str, np.ndarray], name: str) -> jax.Array:
     """One of the stored arrays, which must be of real numbers."""
     if name not in arrays:
-        raise ValueError(f"the stored model lacks {name}")
+        raise BadInput(f"the stored model lacks {name}")
     if arrays[name].dtype.kind != "f":
-        raise ValueError(f"{name} should hold real numbers, got {arrays[name].dtype}")
+        raise BadInput(f"{name} should hold real numbers, got {arrays[name].dtype}")
     return jnp.asarray(arrays[name])

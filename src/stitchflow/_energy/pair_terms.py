@@ -13,8 +13,8 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
 from stitchflow._energy.networks import MLP, Chebyshev, PolarSeries
-from stitchflow._energy.terms import Cloud, Positive, Term, changed, check_function, held, shape_of
-from stitchflow._measure.kde import Field, in_blocks, over_stations
+from stitchflow._energy.terms import Positive, Term, changed, check_function, held, shape_of
+from stitchflow._measure.kde import Cloud, Field, in_blocks, over_stations
 from stitchflow._types import Scalar, check_hidden
 
 # Enough for a network's W' to interpolate to about 1e-4 of its range.

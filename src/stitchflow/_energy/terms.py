@@ -9,19 +9,19 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
 from stitchflow._energy.networks import MLP
-from stitchflow._measure.kde import Field
+from stitchflow._measure.kde import Cloud, Field
 from stitchflow._parts import Part, is_own
-from stitchflow._status import NotAvailable
+from stitchflow._status import BadInputType, NotAvailable
 from stitchflow._types import Scalar, check_hidden, check_number
 
 
@@ -38,22 +38,6 @@ class Positive(eqx.Module):
 
     def __call__(self) -> Scalar:
         return jax.nn.softplus(self.raw if self.learn else jax.lax.stop_gradient(self.raw))
-
-
-class Cloud(NamedTuple):
-    """The empirical measures that stand in for several marginals (eq:kde_approx).
-
-    `own` says which of the centres each of the points asked about was drawn around. A pair term
-    leaves that pair out, as the sum over j != i of the SDE does: a draw is its particle, elsewhere.
-    """
-
-    centres: Float[Array, "s n d"]
-    weights: Float[Array, "s n"]
-    own: Int[Array, " m"] | None = None
-
-    def mean(self, values: Float[Array, "s n"]) -> Float[Array, " s"]:
-        """The weighted mean of each marginal."""
-        return (self.weights * values).sum(axis=1)
 
 
 class Term(eqx.Module, Part):
@@ -121,6 +105,10 @@ class Term(eqx.Module, Part):
         then moves individuals by the score of their kernel density.
         """
         return None
+
+    def with_diffusion(self, beta: float) -> Term:
+        """The same noise at another strength (internal units)."""
+        raise NotAvailable(type(self).__name__, "with_diffusion", "it is no noise")
 
     @property
     @abstractmethod
@@ -254,6 +242,9 @@ class Entropy(Term):
     def diffusion(self) -> Scalar:
         return self.beta
 
+    def with_diffusion(self, beta: float) -> Entropy:
+        return changed(self, coefficient=Positive.of(beta, self.learn))
+
     def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         return self.beta * (field.log_density + 1.0)
 
@@ -282,7 +273,7 @@ class InternalEnergy(Term):
 
     def __init__(self, U: Callable, *, learn: bool = False):
         if not callable(U):
-            raise TypeError(f"U must be a function of the density, got {U!r}")
+            raise BadInputType(f"U must be a function of the density, got {U!r}")
         self.U, self.learn, self.coefficient, self.units = U, bool(learn), None, None
 
     def __repr__(self) -> str:
@@ -333,7 +324,7 @@ def arity(function: Callable) -> int:
 
 def check_function(function: Any) -> None:
     if function is not None and not callable(function):
-        raise TypeError(f"function must be a JAX function or None, got {function!r}")
+        raise BadInputType(f"function must be a JAX function or None, got {function!r}")
 
 
 def shape_of(term: Any) -> dict[str, Any]:

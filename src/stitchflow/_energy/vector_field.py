@@ -13,8 +13,9 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
 from stitchflow._energy.networks import MLP
-from stitchflow._energy.terms import Cloud, Term, arity, changed, check_function, held, shape_of
-from stitchflow._measure.kde import Field
+from stitchflow._energy.terms import Term, arity, changed, check_function, held, shape_of
+from stitchflow._measure.kde import Cloud, Field
+from stitchflow._status import BadInput
 from stitchflow._types import check_hidden
 
 STREAMS = 4  # functions behind a divergence-free field; one is enough in the plane
@@ -49,7 +50,7 @@ class VectorField(Term):
     ):
         check_function(function)
         if function is not None and divergence_free:
-            raise ValueError("divergence_free shapes a learned field; a known function is as it is")
+            raise BadInput("divergence_free shapes a learned field; a known function is as it is")
         self.hidden, self.function = check_hidden(hidden), function
         self.time_varying = bool(time_varying) if function is None else arity(function) > 1
         self.divergence_free = bool(divergence_free)
@@ -72,7 +73,7 @@ class VectorField(Term):
         if not self.divergence_free:
             return changed(self, function=MLP(d + self.time_varying, self.hidden, d, key))
         if d < 2:
-            raise ValueError("divergence_free: on a line nothing but a constant is")
+            raise BadInput("divergence_free: on a line nothing but a constant is")
         streams = 1 if d == 2 else STREAMS
         network = MLP(d + self.time_varying, self.hidden, streams, key)
         turns = jax.random.normal(jax.random.fold_in(key, 1), (streams, d, d)) / np.sqrt(d)

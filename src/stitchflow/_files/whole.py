@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from stitchflow._status import BadInput
+
 LOCK = ".lock"
 KEPT = "what was there is kept"
 
@@ -21,11 +23,11 @@ def partial_of(path: Path) -> Path:
 def read_file(path: Path) -> bytes:
     """The content of a regular file: a device or a pipe in its place would never end."""
     if not path.is_file():
-        raise ValueError(f"{path} cannot be read: no such file")
+        raise BadInput(f"{path} cannot be read: no such file")
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
 
 
 def read_json(path: Path) -> Any:
@@ -33,11 +35,11 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(read_file(path))
     except RecursionError:
-        raise ValueError(f"{path} is not JSON: it is nested too deeply") from None
+        raise BadInput(f"{path} is not JSON: it is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
+        raise BadInput(f"{path} is not JSON: {error}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not JSON: it is not text") from None
+        raise BadInput(f"{path} is not JSON: it is not text") from None
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -101,13 +103,13 @@ def only_writer(folder: Path) -> Iterator[None]:
         file = open(path, "ab", opener=_not_following)  # noqa: SIM115
     except OSError:
         if path.is_symlink():
-            raise ValueError(f"{path} is a link; a lock is a file of the folder itself") from None
+            raise BadInput(f"{path} is a link; a lock is a file of the folder itself") from None
         raise
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"{folder} is being written by another process") from None
+            raise BadInput(f"{folder} is being written by another process") from None
         except OSError:
             pass  # a file system without locks
         yield

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from stitchflow._data.checks import check_data
 from stitchflow._data.snapshots import Snapshots
-from stitchflow._extras import require
 from stitchflow._judging.evaluate import evaluate
 from stitchflow._judging.scores import as_text
-from stitchflow._method.contract import Method, check_data
-from stitchflow._method.methods import METHODS
-from stitchflow._status import ExtrapolationWarning
+from stitchflow._method.contract import Method, method_named
+from stitchflow._status import BadInput, ExtrapolationWarning, require
 from stitchflow._stitching.stitching import fit
 from stitchflow._training.cluster import ClusterLike, check_cluster, run_all
 from stitchflow._types import KeyLike, as_rng, check_count
@@ -188,15 +187,15 @@ def cross_validate(
     check_cluster(cluster)
     chosen = [_method(entry) for entry in (COMPARED if methods is None else methods)]
     if not chosen:
-        raise ValueError("methods must name at least one method")
+        raise BadInput("methods must name at least one method")
     seeds = [check_count(seed, "seeds", 0) for seed in seeds]
     if not seeds:
-        raise ValueError("seeds must hold at least one seed")
+        raise BadInput("seeds must hold at least one seed")
     folds = list(folds_of(data, leave_out, key))
     if pca is not None:
         check_count(pca, "pca")
         if pca > data.dim:
-            raise ValueError(f"pca must be at most the {data.dim} dimensions there are, got {pca}")
+            raise BadInput(f"pca must be at most the {data.dim} dimensions there are, got {pca}")
         folds = [_projected(fold, pca) for fold in folds]
     trials = [
         Trial(fold, name, method, part)
@@ -220,9 +219,7 @@ def cross_validate(
 def _method(entry: str | Method) -> tuple[str, Method]:
     if isinstance(entry, Method):
         return entry.name, entry
-    if entry not in METHODS:
-        raise ValueError(f"methods must be among {', '.join(METHODS)}; got {entry!r}")
-    return entry, METHODS[entry]()
+    return entry, method_named(entry, "methods")
 
 
 def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> Iterable[Fold]:
@@ -232,24 +229,24 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
             yield from _group_folds(data)
             return
         if leave_out != "each":
-            raise ValueError(f"leave_out must be 'each', 'groups' or times, got {leave_out!r}")
+            raise BadInput(f"leave_out must be 'each', 'groups' or times, got {leave_out!r}")
         if len(data) < 3:
-            raise ValueError(f"leaving a time out needs three or more, got {data.times.tolist()}")
+            raise BadInput(f"leaving a time out needs three or more, got {data.times.tolist()}")
         leave_out = data.times[1:].tolist()
     if not len(leave_out):
-        raise ValueError("leave_out names no time")
+        raise BadInput("leave_out names no time")
     for entry in leave_out:
         out = [data.at(t) for t in np.atleast_1d(entry).tolist()]
         times, hidden = data.times[out].tolist(), np.isin(data.index, out)
         kept = np.unique(data.index[~hidden])
         if len(kept) < 2:
-            raise ValueError(f"leaving out {times} keeps fewer than two times to train on")
+            raise BadInput(f"leaving out {times} keeps fewer than two times to train on")
         if min(times) < data.times[kept[0]]:
-            raise ValueError(f"leaving out the first time ({min(times):g}) cannot be judged")
+            raise BadInput(f"leaving out the first time ({min(times):g}) cannot be judged")
         if max(times) > data.times[kept[-1]]:  # a forecast starts from individuals nobody saw
             hidden |= starters(data, int(kept[-1]), key)
             if len(np.unique(data.index[~hidden])) < len(kept):
-                raise ValueError(
+                raise BadInput(
                     f"leaving out {times} hides whom its forecast starts from at all times, and "
                     "at one of them nobody else is left to train on"
                 )
@@ -268,21 +265,21 @@ def starters(data: Snapshots, k: int, key: KeyLike) -> np.ndarray:
     labels = np.arange(len(data.x)) if data.ids is None else data.ids
     mask = np.isin(labels, labels[some])
     if mask[rows].all():
-        raise ValueError(f"time {data.times[k]:g} has too few individuals to start a forecast from")
+        raise BadInput(f"time {data.times[k]:g} has too few individuals to start a forecast from")
     return mask
 
 
 def _group_folds(data: Snapshots) -> Iterable[Fold]:
     if data.groups is None:
-        raise ValueError("leave_out='groups' needs groups, and this table has none")
+        raise BadInput("leave_out='groups' needs groups, and this table has none")
     names = np.unique(data.groups)
     if len(names) < 2:
-        raise ValueError(f"leave_out='groups' needs two groups or more, got {names.tolist()}")
+        raise BadInput(f"leave_out='groups' needs two groups or more, got {names.tolist()}")
     for name in names:
         own = data.groups == name
         train, test = data.take(np.flatnonzero(~own)), data.take(np.flatnonzero(own))
         if len(train) < 2:
-            raise ValueError(f"without group {name} fewer than two times are left")
+            raise BadInput(f"without group {name} fewer than two times are left")
         yield Fold(str(name), train, test, ("marginal", "one-step", "rollout", "interpolate"))
 
 

@@ -17,20 +17,17 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.terms import Cloud, Entropy, Potential
+from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._judging.change import change
 from stitchflow._judging.diagnosis import Carried, Diagnosis, as_good
 from stitchflow._judging.evaluate import evaluate
 from stitchflow._judging.regression import Regression
 from stitchflow._measure.curve import Curve
-from stitchflow._measure.kde import Field
+from stitchflow._measure.kde import Cloud, Field
 from stitchflow._method.contract import Fit
-from stitchflow._method.flow import StitchedFlow
 from stitchflow._objective.intervals import Intervals
-from stitchflow._status import NotAvailable, Status
+from stitchflow._status import BadInput, BadInputType, NotAvailable, Status
 from stitchflow._stitching.ensemble import Ensemble
-from stitchflow._stitching.start import start
-from stitchflow._stitching.stitching import Stitching
 from stitchflow._types import KeyLike, as_key, as_rng
 from stitchflow.rivals._nearest import Nearest, NearestFlow
 
@@ -75,16 +72,16 @@ def diagnose(
     if isinstance(fit, Ensemble):
         fit, spread = fit.members[0], fit.spread()
     flow = fit.flow
-    if not isinstance(flow, StitchedFlow) or fit.energy is None:
+    curve, energy = flow.fitted_curve, fit.energy
+    if curve is None or energy is None or energy.units is None:
         raise NotAvailable(fit.method.name, "diagnose", "it has no curve with an energy")
     for name, given in (("data", data), ("test", test)):
         if given is not None and not isinstance(given, Snapshots):
-            raise TypeError(f"{name} must be Snapshots, got {type(given).__name__}")
+            raise BadInputType(f"{name} must be Snapshots, got {type(given).__name__}")
         if given is not None and given.dim != flow.dim:
-            raise ValueError(f"{name} must have {flow.dim} dimensions, got {given.dim}")
+            raise BadInput(f"{name} must have {flow.dim} dimensions, got {given.dim}")
     data = fit.data if data is None else data
     seen = _everybody(data, test)
-    curve, energy = flow.curve, flow.energy
     draws = draw_from(curve, energy, as_key(key))
     regression = Regression.of(draws.x, draws.mass, as_rng(key))
     motion = regression.squares(regression.pick(draws.velocity)).sum()
@@ -96,8 +93,8 @@ def diagnose(
     else:
         left = regression.squares(regression.pick(draws.velocity + draws.gradient))
     untouched = curve
-    if data is not None and isinstance(fit.method, Stitching):
-        untouched = start(fit.method.resolved(data), data, key, flow.units)
+    if data is not None:
+        untouched = fit.method.start_of(data, energy.units, key) or curve
     removed, interval = non_gradient(untouched, energy, key)
     profile = _profile(regression, curve, energy, draws, motion)
     counts = () if data is None else tuple((data.counts / data.counts[0]).tolist())

@@ -11,10 +11,10 @@ from stitchflow._judging.judge import Judge, Score
 from stitchflow._judging.scores import Row, Scores
 from stitchflow._method.contract import Fit
 from stitchflow._method.flow import Flow
-from stitchflow._progress import tqdm
-from stitchflow._status import NotAvailable
+from stitchflow._status import BadInput, BadInputType, NotAvailable
 from stitchflow._types import KeyLike, as_key
 from stitchflow.metrics import DISTANCES
+from stitchflow.tracking import tqdm
 
 # Whose marginals are drawn from, and who is carried from where to where.
 _DRAWN: dict[str, Callable[[Judge], list[int]]] = {
@@ -57,11 +57,11 @@ def evaluate(
     as the fit is; it also stands in where there are too few other individuals.
     """
     if not isinstance(test, Snapshots):
-        raise TypeError(f"test must be Snapshots, got {type(test).__name__}")
+        raise BadInputType(f"test must be Snapshots, got {type(test).__name__}")
     if test.dim != fit.flow.dim:
-        raise ValueError(f"test must have {fit.flow.dim} dimensions, got {test.dim}")
+        raise BadInput(f"test must have {fit.flow.dim} dimensions, got {test.dim}")
     if oracle is not None and not isinstance(oracle, Flow):
-        raise TypeError(f"oracle must be a Flow or None, got {type(oracle).__name__}")
+        raise BadInputType(f"oracle must be a Flow or None, got {type(oracle).__name__}")
     _check_names("metrics", metrics, DISTANCES)
     _check_names("protocols", protocols, PROTOCOLS)
     judge = Judge(fit.data, fit.times, test, tuple(metrics), as_key(key), oracle)
@@ -80,7 +80,7 @@ def evaluate(
 def _check_names(argument: str, given: Iterable[str], known: Iterable[str]) -> None:
     for name in given:
         if name not in known:
-            raise ValueError(f"{argument} must be among {', '.join(known)}; got {name!r}")
+            raise BadInput(f"{argument} must be among {', '.join(known)}; got {name!r}")
 
 
 def _scores(judge: Judge, protocol: str, flow: Flow) -> dict[int, Score]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from stitchflow._extras import require
+from stitchflow._status import require
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,13 +12,16 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.interpolate import CubicSpline
 
-from stitchflow._energy.networks import GrowthRate
-from stitchflow._energy.terms import Cloud
-from stitchflow._measure.kde import KDE
+from stitchflow._measure.kde import KDE, Cloud
+from stitchflow._status import BadInput
 from stitchflow._types import Scalar
 
 # Times closer than this share of the whole range are one in float32, and so are places.
 CLOSEST = 1e-6
+
+
+# g(x, t) of places (..., d) and times (...), per unit of internal time.
+Rate = Callable[[Array, Array], Array]
 
 
 class Curve(eqx.Module):
@@ -38,7 +42,7 @@ class Curve(eqx.Module):
     learn_particles: bool = eqx.field(static=True)
     learn_weights: bool = eqx.field(static=True)
     learn_bandwidth: bool = eqx.field(static=True)
-    growth: GrowthRate | None
+    growth: Rate | None
 
     def __init__(
         self,
@@ -52,7 +56,7 @@ class Curve(eqx.Module):
         learn_particles: bool = True,
         learn_weights: bool = True,
         learn_bandwidth: bool = True,
-        growth: GrowthRate | None = None,
+        growth: Rate | None = None,
     ):
         self.particles, self.log_weights, self.raw_bandwidth = particles, log_weights, raw_bandwidth
         least = jnp.zeros_like(raw_bandwidth) if least_bandwidth is None else least_bandwidth
@@ -64,18 +68,18 @@ class Curve(eqx.Module):
     def __check_init__(self) -> None:
         k = self.particles.shape[0]
         if k < 2 or len(self.held_at) != k:
-            raise ValueError(f"a curve needs one time per node and two or more, got {k} nodes")
+            raise BadInput(f"a curve needs one time per node and two or more, got {k} nodes")
         n, d = self.particles.shape[1:]
         widths = [
             np.shape(b) for b in (self.raw_bandwidth, self.least_bandwidth, self.most_bandwidth)
         ]
         if self.log_weights.shape != (n,) or any(w not in ((), (1,), (d,), (n, d)) for w in widths):
-            raise ValueError(
+            raise BadInput(
                 f"{n} particles in {d} dimensions do not go with weights {self.log_weights.shape} "
                 f"and bandwidths {widths}"
             )
         if not np.all(np.diff(self.times) > 0):
-            raise ValueError(f"node times must increase, got {self.times}")
+            raise BadInput(f"node times must increase, got {self.times}")
 
     @property
     def held_at(self) -> tuple[float, ...]:

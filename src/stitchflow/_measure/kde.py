@@ -7,16 +7,17 @@ into blocks of queries when it would not fit comfortably in memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
+from stitchflow._status import BadInput
 from stitchflow._types import Scalar
 
 # Pairs held at once: 2^24 float32 is 64 MiB, and a derivative keeps a handful of such arrays.
@@ -57,7 +58,7 @@ class Field(eqx.Module):
 
     def _part(self, name: str) -> Array:
         if name not in self.parts:
-            raise ValueError(f"the {name} of the density is not known here: {self.why}")
+            raise BadInput(f"the {name} of the density is not known here: {self.why}")
         return self.parts[name]
 
     @property
@@ -84,6 +85,22 @@ class Field(eqx.Module):
     def rate(self) -> Float[Array, "*s m"]:
         r"""$\partial_t\log\rho$ by transport."""
         return self._part("rate")
+
+
+class Cloud(NamedTuple):
+    """The empirical measures that stand in for several marginals (eq:kde_approx).
+
+    `own` says which of the centres each of the points asked about was drawn around. A pair term
+    leaves that pair out, as the sum over j != i of the SDE does: a draw is its particle, elsewhere.
+    """
+
+    centres: Float[Array, "s n d"]
+    weights: Float[Array, "s n"]
+    own: Int[Array, " m"] | None = None
+
+    def mean(self, values: Float[Array, "s n"]) -> Float[Array, " s"]:
+        """The weighted mean of each marginal."""
+        return (self.weights * values).sum(axis=1)
 
 
 def over_stations(function: Callable, m: int, n: int, *stacked: Array) -> Any:

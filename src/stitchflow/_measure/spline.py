@@ -12,6 +12,7 @@ from scipy.interpolate import CubicSpline
 
 from stitchflow._measure.curve import Curve, hermite, node_times
 from stitchflow._parts import Part
+from stitchflow._status import BadInput
 from stitchflow._types import Scalar, check_count
 
 
@@ -53,7 +54,7 @@ class SplineCurve(Curve):
 
     def __check_init__(self) -> None:
         if not set(self.knots) <= set(self.times):
-            raise ValueError(f"every knot must be a node, got knots {self.knots}")
+            raise BadInput(f"every knot must be a node, got knots {self.knots}")
 
     @property
     def held_at(self) -> tuple[float, ...]:

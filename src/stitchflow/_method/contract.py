@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stitchflow._data.advice import advice, from_middle
+from stitchflow._data.advice import advice
 from stitchflow._data.snapshots import Snapshots
+from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
 from stitchflow._html import table
-from stitchflow._measure.curve import CLOSEST
+from stitchflow._measure.curve import Curve
 from stitchflow._method.flow import Flow
-from stitchflow._status import Status
+from stitchflow._parts import PACKAGE
+from stitchflow._status import BadInput, BadInputType, Status
+from stitchflow._training.checkpoint import Checkpoint
 from stitchflow._training.optimise import Optimum
-from stitchflow._types import KeyLike, rows_named
+from stitchflow._types import KeyLike
 
-SMALLEST = 1e-15  # unit of length or time; squares and their quotients must stay in float32
 # Columns of a history that are no part of the objective.
 BOOKKEEPING = ("step", "loss", "gradient")
 
@@ -145,10 +147,32 @@ class Packed(NamedTuple):
     parts: Mapping[str, Any] = MappingProxyType({})
 
 
+# Every method of this package by the name it has on the command line and in tables. Methods of
+# one's own may be added.
+METHODS: dict[str, Callable[[], Method]] = {}
+
+
 class Method(ABC):
-    """A way to explain snapshots. `name` is its word on the command line."""
+    """A way to explain snapshots: built from settings, fitted by `stitchflow.fit`.
+
+    A subclass has a `name`, under which the command line, the tables and run files know it, and
+    says how it is fitted, stored and loaded. Whatever else it can do it says by overriding the
+    methods below, so that nobody has to ask of which class a method is.
+    """
 
     name: str
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Every named method of this package is in `METHODS` by being written."""
+        super().__init_subclass__(**settings)
+        if cls.__module__.startswith(f"{PACKAGE}."):
+            METHODS.update(cls.by_name())
+
+    @classmethod
+    def by_name(cls) -> Mapping[str, Callable[[], Method]]:
+        """What makes this method with its defaults, by name; some have several of them."""
+        name = cls.__dict__.get("name")
+        return {name: cls} if isinstance(name, str) else {}
 
     @abstractmethod
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
@@ -158,9 +182,48 @@ class Method(ABC):
         """What to mind about the data before it is fitted."""
         return advice(data)
 
-    def told(self, physics: Energy) -> Method:
+    def resolved(self, data: Snapshots) -> Method:
+        """These settings with every choice made that was left to the data."""
+        return self
+
+    def describe(self, data: Snapshots) -> str:
+        """One line of what a fit to this data would use."""
+        return self.name
+
+    def learning(self, physics: Energy) -> Method:
         """This method, set to learn an energy of this form where it learns one at all."""
         return self
+
+    def by_euler_steps(self, data: Snapshots) -> Method:
+        """This method for data that moved by one explicit Euler step a gap, if it can follow."""
+        return self
+
+    def with_settings(self, settings: Mapping[str, Any], **terms: bool) -> Method:
+        """This method with settings of the command line, and terms of its energy chosen."""
+        if settings or any(terms.values()):
+            raise BadInput(f"--method {self.name} has no settings and no energy to choose")
+        return self
+
+    def start_of(self, data: Snapshots, units: Units, key: KeyLike) -> Curve | None:
+        """The curve a fit would start from, which no energy has bent yet, if there is one."""
+        return None
+
+    def fit_on(
+        self,
+        devices: Sequence[Any],
+        data: Snapshots,
+        key: KeyLike,
+        progress: bool,
+        checkpoint: Checkpoint | None = None,
+    ) -> Fit:
+        """One fit shared by several devices."""
+        raise BadInputType(f"devices: {self.name} cannot share a fit among several devices")
+
+    def fit_together(
+        self, data: Snapshots, parts: Sequence[Snapshots], key: KeyLike, progress: bool
+    ) -> list[Fit]:
+        """A fit to each of `parts`, reweighted copies of `data`: the members of an ensemble."""
+        raise BadInputType(f"ensembles are made of Stitching, got {type(self).__name__}")
 
     @abstractmethod
     def pack(self, fit: Fit) -> Packed:
@@ -174,60 +237,8 @@ class Method(ABC):
         """Method, flow and energy from `pack`; `energy` supplies functions of the user's own."""
 
 
-def check_data(data: Any) -> Snapshots:
-    """What every method needs of its data, said before any compute."""
-    if not isinstance(data, Snapshots):
-        raise TypeError(f"data must be Snapshots, got {type(data).__name__}")
-    if len(data) < 2:
-        raise ValueError(f"a fit needs two times or more, got {len(data)}: {data.times.tolist()}")
-    if float(np.ptp(data.x, axis=0).max()) == 0.0:
-        raise ValueError("all individuals are at the same point: there is nothing to fit")
-    _check_outliers(data)
-    units = data.units
-    sizes = {"space": units.length, "time": units.duration, "energy": units.energy**0.5}
-    for name, size in sizes.items():
-        if not SMALLEST < size < 1.0 / SMALLEST:
-            raise ValueError(
-                f"the data's unit of {name} would be {size:.3g}, which float32 has no room for: "
-                "measure x and t in other units"
-            )
-    gaps = np.diff(data.times) / units.duration
-    if gaps.min() < CLOSEST:
-        k = int(gaps.argmin())
-        raise ValueError(
-            f"the times {data.times[k]:.12g} and {data.times[k + 1]:.12g} are less than a "
-            "millionth of the whole range apart: give them one time"
-        )
-    _check_spread(data)
-    return data
-
-
-def _check_outliers(data: Snapshots) -> None:
-    """Refuse individuals so far away that float32 cannot tell the others apart beside them.
-
-    One such individual would set the unit of length, in which all others are at one place. The
-    usual distance is a median, which outliers do not move, over those who are not exactly in the
-    middle: half of the individuals or more may be copies of each other.
-    """
-    away = from_middle(data)
-    usual = float(np.median(away[away > 0.0]))
-    far = np.flatnonzero(CLOSEST * away > usual)
-    if far.size:
-        rows = np.sort(far if data.rows is None else data.rows[far])
-        raise ValueError(
-            f"x has outliers in {rows_named(rows)}, {away.max():.2g} from the middle of the data "
-            f"where others are usually {usual:.2g} from it: beside more than a million times that "
-            "distance float32 cannot tell the others apart, so correct those rows or leave them out"
-        )
-
-
-def _check_spread(data: Snapshots) -> None:
-    """Refuse data that shows no population: one individual a time, or everybody at one place."""
-    present = (data.cloud(k)[data.cloud_weights(k) > 0] for k in range(len(data)))
-    widest = max(float(cloud.std(axis=0, dtype=np.float64).max()) for cloud in present)
-    if widest < CLOSEST * data.units.length:
-        raise ValueError(
-            "no time shows two individuals at different places (less than a millionth of the "
-            "data's whole spread apart is one place): a fit needs populations, so give "
-            "neighbouring times one time until each shows several individuals"
-        )
+def method_named(name: str, argument: str = "method") -> Method:
+    """A method with its defaults by its name, or an error that lists the names there are."""
+    if name not in METHODS:
+        raise BadInput(f"{argument} must be one of {', '.join(METHODS)}; got {name!r}")
+    return METHODS[name]()

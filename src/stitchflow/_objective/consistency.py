@@ -18,8 +18,7 @@ from jaxtyping import Array, Float, Int
 from stitchflow._data.observations import Observations
 from stitchflow._energy.energy import Energy, density_for
 from stitchflow._energy.pair_terms import distances
-from stitchflow._energy.terms import Cloud
-from stitchflow._measure.kde import KDE, silverman
+from stitchflow._measure.kde import KDE, Cloud, silverman
 from stitchflow._parts import Part
 from stitchflow._training.optimise import Optimiser
 from stitchflow._types import Scalar, check_count, check_number

@@ -10,11 +10,11 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.terms import Cloud
 from stitchflow._measure.curve import Curve
-from stitchflow._measure.kde import Field, over_stations
+from stitchflow._measure.kde import Cloud, Field, over_stations
 from stitchflow._objective.intervals import Draws, Intervals
 from stitchflow._objective.residual import Estimated
+from stitchflow._status import BadInput
 from stitchflow._types import Scalar
 
 
@@ -34,7 +34,7 @@ class DissipationResidual(Estimated):
 
     def __check_init__(self) -> None:
         if self.widening != 1.0:
-            raise ValueError(f"widening must be 1 under the density itself, got {self.widening}")
+            raise BadInput(f"widening must be 1 under the density itself, got {self.widening}")
 
     def estimate(
         self,

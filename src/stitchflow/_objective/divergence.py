@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from stitchflow._measure.kde import KDE
 from stitchflow._measure.sinkhorn import entropic_cost, half_squares
 from stitchflow._parts import Part
+from stitchflow._status import BadInput
 from stitchflow._types import Scalar, check_count, check_number
 
 
@@ -74,7 +75,7 @@ class MMD(Divergence):
 
     def __check_init__(self) -> None:
         if not self.lengths:
-            raise ValueError("lengths must hold one length or more, got none")
+            raise BadInput("lengths must hold one length or more, got none")
         for length in self.lengths:
             check_number(length, "lengths", 0.0, open_low=True)
         check_number(self.weight, "weight", 0.0, open_low=True)

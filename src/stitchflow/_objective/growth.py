@@ -18,11 +18,21 @@ from jaxtyping import Array, Float
 from scipy.spatial import KDTree
 
 from stitchflow._data.observations import Observations
-from stitchflow._energy.networks import MLP, GrowthRate
+from stitchflow._energy.networks import MLP
 from stitchflow._measure.curve import Curve
 from stitchflow._objective.intervals import Intervals
 from stitchflow._parts import Part
+from stitchflow._status import BadInput, BadInputType
 from stitchflow._types import Scalar, as_cloud, check_count, check_hidden, check_number
+
+
+class GrowthRate(eqx.Module):
+    """g(x, t) per unit of internal time: a network of place and time."""
+
+    network: MLP
+
+    def __call__(self, x: Float[Array, "*b d"], t: Float[Array, "*b"]) -> Float[Array, "*b"]:
+        return self.network(jnp.concatenate([x, (2.0 * t - 1.0)[..., None]], axis=-1))[..., 0]
 
 
 class Growth(eqx.Module, Part):
@@ -44,7 +54,7 @@ class Growth(eqx.Module, Part):
         check_number(self.weight, "weight", 0.0)
         check_number(self.masses, "masses", 0.0)
         if self.prior is not None and not callable(self.prior):
-            raise TypeError(f"prior must be a function of a place, got {self.prior!r}")
+            raise BadInputType(f"prior must be a function of a place, got {self.prior!r}")
 
     def init(self, dim: int, key: Array) -> GrowthRate:
         return GrowthRate(MLP(dim + 1, tuple(self.hidden), 1, key))
@@ -101,7 +111,7 @@ def growth_prior(
     scores = [np.asarray(score, np.float64) for score in (proliferation, apoptosis)]
     for name, score in zip(("proliferation", "apoptosis"), scores, strict=True):
         if score.shape != (len(cells),) or not np.isfinite(score).all():
-            raise ValueError(f"{name} must be one finite number per cell ({len(cells)},)")
+            raise BadInput(f"{name} must be one finite number per cell ({len(cells)},)")
     k = min(check_count(neighbours, "neighbours"), len(cells))
     standard = [(score - score.mean()) / (score.std() + 1e-12) for score in scores]
     return NearbyRate(cells, check_number(rate, "rate") * (standard[0] - standard[1]), k)

@@ -19,6 +19,7 @@ from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import Field, over_stations
 from stitchflow._objective.intervals import Draws, Intervals, Midpoint, Scheme
 from stitchflow._parts import Part
+from stitchflow._status import BadInputType
 from stitchflow._types import Scalar, check_count, check_number
 
 
@@ -84,7 +85,7 @@ class Pointwise(Residual):
 
     def __check_init__(self) -> None:
         if not isinstance(self.scheme, Scheme):
-            raise TypeError(f"scheme must be one such as Trapezoid(), got {self.scheme!r}")
+            raise BadInputType(f"scheme must be one such as Trapezoid(), got {self.scheme!r}")
         if self.alpha is not None:
             check_number(self.alpha, "alpha", 0.0, 1.0)
         for name in ("weight", "ridge"):

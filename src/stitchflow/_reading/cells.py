@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from stitchflow._reading.time_labels import durations, order_of
+from stitchflow._status import BadInput, BadInputType
 from stitchflow._types import as_dense, as_numbers, rows_named
 
 
 def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
     """The key in obsm that is meant, with or without its `X_` prefix; "X" is the matrix itself."""
     if not isinstance(name, str):
-        raise TypeError(f"{argument} must be a key of adata.obsm, got {name!r}")
+        raise BadInputType(f"{argument} must be a key of adata.obsm, got {name!r}")
     for key in (name, f"X_{name}", name.removeprefix("X_")):
         if key in adata.obsm:
             return key
@@ -45,7 +46,7 @@ def times(adata: Any, time_key: str) -> np.ndarray:
     series = column(adata, time_key)
     if series.isna().any():
         missing = rows_named(np.flatnonzero(series.isna()))
-        raise ValueError(f"adata.obs[{time_key!r}] is missing in {missing}")
+        raise BadInput(f"adata.obs[{time_key!r}] is missing in {missing}")
     try:
         return as_numbers(series.to_numpy(), time_key).astype(np.float64)
     except ValueError:
@@ -58,11 +59,11 @@ def times(adata: Any, time_key: str) -> np.ndarray:
         labels = list(series.unique())
         found = durations(labels)
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
+        raise BadInput(f"{place}: {error}") from None
     if found is not None:
         return series.map(dict(zip(labels, found, strict=True))).to_numpy(np.float64)
     made = "" if hasattr(series, "cat") else ".astype('category')"
-    raise ValueError(
+    raise BadInput(
         f"{place} must hold numbers, got {series.iloc[0]!r}, or ordered categories: {place} = "
         f"{place}{made}.cat.as_ordered() (check the order of .cat.categories)"
     )
@@ -84,21 +85,21 @@ def chosen(adata: Any, cells: Any, name: str = "cells") -> np.ndarray:
     given = np.atleast_1d(np.asarray(cells))
     if given.dtype.kind == "b":
         if given.shape != (n,):
-            raise ValueError(f"{name} must have one entry per cell ({n},), got {given.shape}")
+            raise BadInput(f"{name} must have one entry per cell ({n},), got {given.shape}")
         rows = np.flatnonzero(given)
     elif given.dtype.kind in "iu":
         if given.size and not (given.min() >= 0 and given.max() < n):
-            raise ValueError(f"{name} must be row numbers below {n}, got {given.max()}")
+            raise BadInput(f"{name} must be row numbers below {n}, got {given.max()}")
         rows = given
     else:
         wanted = adata.obs_names[adata.obs_names.isin(given.astype(str))]
         if not wanted.is_unique:
             twice = wanted[wanted.duplicated()][0]
-            raise ValueError(f"{name}: two cells are called {twice!r}; make obs_names unique")
+            raise BadInput(f"{name}: two cells are called {twice!r}; make obs_names unique")
         rows = adata.obs_names.get_indexer_for(given.astype(str))
         if (rows < 0).any():
             absent = str(given[rows < 0][0])
             raise KeyError(f"{name}: {absent!r} is not among adata.obs_names")
     if not rows.size:
-        raise ValueError(f"{name} chooses no cell")
+        raise BadInput(f"{name} chooses no cell")
     return rows

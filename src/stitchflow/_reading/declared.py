@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stitchflow._files.archive import check_unpacked
+from stitchflow._status import BadInput
 from stitchflow._types import most_unpacked
 
 PROBE = Path(__file__).with_name("h5_probe.py")
@@ -28,9 +29,9 @@ def check_h5(path: Path, wanted: Sequence[str]) -> None:
     try:
         found = subprocess.run(probe, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise ValueError(f"HDF5 finds no end in it within {seconds:.0f} s") from None
+        raise BadInput(f"HDF5 finds no end in it within {seconds:.0f} s") from None
     if found.returncode < 0:
-        raise ValueError("HDF5 crashes on it")
+        raise BadInput("HDF5 crashes on it")
     if found.returncode:
-        raise ValueError(found.stderr.strip().splitlines()[-1])
+        raise BadInput(found.stderr.strip().splitlines()[-1])
     check_unpacked(int(found.stdout), size)

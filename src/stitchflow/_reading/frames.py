@@ -16,7 +16,7 @@ import numpy as np
 from stitchflow._reading import parquet as _parquet
 from stitchflow._reading.numerals import is_numeral, is_plain, read_numerals
 from stitchflow._reading.time_labels import durations
-from stitchflow._status import DataWarning
+from stitchflow._status import BadInput, DataWarning
 from stitchflow._types import as_numbers, rows_named
 
 LOOK = 100  # rows of a column of texts that nobody asked for
@@ -52,7 +52,7 @@ def read_csv(path: Path, labels: set[str]) -> Table:
     frame = pandas.read_csv(path, dtype=dict.fromkeys(labels, str), **exact)
     if not isinstance(frame.index, pandas.RangeIndex):  # pandas takes what has no name for it
         named, there = len(frame.columns), len(frame.columns) + frame.index.nlevels
-        raise ValueError(f"its header names {named} columns, but its rows have {there} fields")
+        raise BadInput(f"its header names {named} columns, but its rows have {there} fields")
     # pandas gives the second of two equal names another one.
     _check_names(pandas.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].dropna().tolist())
     for name in labels & set(frame.columns):
@@ -91,7 +91,7 @@ def read_parquet(path: Path, named: set[str], chosen: bool) -> Table:
 def _check_names(names: list[str]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
-            raise ValueError(f"two columns are called {name!r}")
+            raise BadInput(f"two columns are called {name!r}")
 
 
 def _is_dimension(name: str, column: Any) -> bool:
@@ -102,7 +102,7 @@ def _is_dimension(name: str, column: Any) -> bool:
     if is_numeric_dtype(column) and not is_bool_dtype(column):
         if name.startswith("Unnamed: "):  # pandas' word for a column without a name
             words = "looks like an index that was written along; write the file without it"
-            raise ValueError(f"column {name!r} {words}, {mend}")
+            raise BadInput(f"column {name!r} {words}, {mend}")
         return True
     known = column.dropna().tolist()
     if not known or not all(isinstance(entry, str) for entry in known):
@@ -118,10 +118,10 @@ def _is_dimension(name: str, column: Any) -> bool:
     if _mostly(is_plain, known):
         bad = np.flatnonzero([isinstance(e, str) and not is_plain(e) for e in column])
         example = f"{column.iloc[bad[0]]!r} in {rows_named(bad)}"
-        raise ValueError(f"column {name!r} holds numbers, but {example}; mend it, {mend}")
+        raise BadInput(f"column {name!r} holds numbers, but {example}; mend it, {mend}")
     if _mostly(is_numeral, known):
         words = "numbers that are not written in one clear way"
-        raise ValueError(f"column {name!r} holds {words}, such as {known[0]!r}; mend it, {mend}")
+        raise BadInput(f"column {name!r} holds {words}, such as {known[0]!r}; mend it, {mend}")
     return False
 
 
@@ -143,9 +143,7 @@ def numbers(column: Any, name: str) -> np.ndarray:
     except ValueError:
         bad = [row for row, e in enumerate(column) if isinstance(e, str) and not is_plain(e)]
         example = f", for example {column.iloc[bad[0]]!r} in row {bad[0]}" if bad else ""
-        raise ValueError(
-            f"column {name!r} must hold numbers, got {column.dtype}{example}"
-        ) from None
+        raise BadInput(f"column {name!r} must hold numbers, got {column.dtype}{example}") from None
 
 
 def times(column: Any, name: str) -> np.ndarray:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stitchflow._files.archive import check_unpacked
+from stitchflow._status import BadInput
 from stitchflow._types import most_unpacked
 
 ROWS = 2**16  # of texts at once
@@ -40,7 +41,7 @@ def check_columns(path: Path, wanted: set[str]) -> None:
 
     for field in _schema(path):
         if field.name in wanted and is_nested(field.type):
-            raise ValueError(f"column {field.name!r} holds {field.type} instead of single values")
+            raise BadInput(f"column {field.name!r} holds {field.type} instead of single values")
     found = read_metadata(path)
     total = 0
     for group in map(found.row_group, range(found.num_row_groups)):

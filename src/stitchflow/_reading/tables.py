@@ -20,6 +20,7 @@ from stitchflow._reading.frames import numbers, read_csv, read_parquet
 from stitchflow._reading.frames import times as frame_times
 from stitchflow._reading.h5ad import read_cells
 from stitchflow._reading.time_labels import durations
+from stitchflow._status import BadInput
 
 
 @dataclass(frozen=True)
@@ -66,28 +67,28 @@ def read_table(path: Any, columns: Columns | None = None) -> DataFile:
     """Read a data file by its ending; every problem is one sentence that names file and key."""
     path, columns = Path(path), columns or Columns()
     if not path.is_file():
-        raise ValueError(f"{path}: no such file")
+        raise BadInput(f"{path}: no such file")
     readers = {".npz": _npz, ".csv": _frame, ".parquet": _frame, ".h5ad": _h5ad}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise ValueError(
+        raise BadInput(
             f"{path}: cannot read {path.suffix or 'a file without ending'!r}; "
             f"expected one of {', '.join(readers)}"
         )
     try:
         found = reader(path, columns)
     except MemoryError:
-        raise ValueError(f"{path}: it does not fit into memory") from None
+        raise BadInput(f"{path}: it does not fit into memory") from None
     split = {name: found.pop(name, None) for name in ("train_idx", "test_idx")}
     names = found.pop("names", None)
     try:
         snapshots = replace(Snapshots.from_table(**found), names=names)
         rows = {name: _rows(part, name, len(snapshots.x)) for name, part in split.items()}
     except ValueError as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
+        raise BadInput(f"{path}: {' '.join(str(error).split())}") from None
     train, test = rows["train_idx"], rows["test_idx"]
     if train is not None and test is not None and np.intersect1d(train, test).size:
-        raise ValueError(f"{path}: train_idx and test_idx must not share rows")
+        raise BadInput(f"{path}: train_idx and test_idx must not share rows")
     return DataFile(path, snapshots, train, test)
 
 
@@ -109,7 +110,7 @@ def _npz(path: Path, columns: Columns) -> dict[str, Any]:
         if name
     }
     if columns.features:
-        raise ValueError(f"{path}: --columns chooses columns of a table; an .npz has its array x")
+        raise BadInput(f"{path}: --columns chooses columns of a table; an .npz has its array x")
     found: dict[str, Any] = {}
     try:
         file = Archive(path)
@@ -124,7 +125,7 @@ def _npz(path: Path, columns: Columns) -> dict[str, Any]:
             if name in file.names:
                 found[name] = file[name]
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise BadInput(f"{path}: {error}") from None
     return found
 
 
@@ -143,19 +144,19 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
                 table = read_parquet(path, set(named), bool(columns.features))
     except ImportError as error:
         package = str(error.name).partition(".")[0]
-        raise ValueError(f"{path}: reading it needs {package}; install stitchflow[data]") from None
+        raise BadInput(f"{path}: reading it needs {package}; install stitchflow[data]") from None
     if columns.rep:
-        raise ValueError(f"{path}: --rep names a representation of an .h5ad; use --columns")
+        raise BadInput(f"{path}: --rep names a representation of an .h5ad; use --columns")
     for name in named:
         if name not in table.names:
             listed = ", ".join(map(str, table.names[:20]))
-            raise ValueError(f"{path}: no column {name!r}; columns are {listed}")
+            raise BadInput(f"{path}: no column {name!r}; columns are {listed}")
     frame = table.frame
     pick = lambda name: None if name is None else frame[name].to_numpy()
     try:
         features = columns.features or table.dimensions(taken)
         if not features:
-            raise ValueError(f"no numeric columns beside {time!r}")
+            raise BadInput(f"no numeric columns beside {time!r}")
         return {
             "x": np.stack([numbers(frame[name], name) for name in features], axis=1),
             "t": frame_times(frame[time], time),
@@ -164,7 +165,7 @@ def _frame(path: Path, columns: Columns) -> dict[str, Any]:
             "groups": pick(columns.group),
         }
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise BadInput(f"{path}: {error}") from None
 
 
 def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
@@ -175,24 +176,22 @@ def _h5ad(path: Path, columns: Columns) -> dict[str, Any]:
         with _quietly(path, "a readable .h5ad file"):
             cells = read_cells(path, keys, rep)
     except ImportError:
-        raise ValueError(f"{path}: reading it needs anndata; install stitchflow[anndata]") from None
+        raise BadInput(f"{path}: reading it needs anndata; install stitchflow[anndata]") from None
     if columns.features:
-        raise ValueError(f"{path}: --columns chooses columns of a table; use --rep for an .h5ad")
+        raise BadInput(f"{path}: --columns chooses columns of a table; use --rep for an .h5ad")
     listed = ", ".join(cells.columns) or "nothing"
     if columns.time is None:
-        raise ValueError(f"{path}: --time-key is needed; obs holds {listed}")
+        raise BadInput(f"{path}: --time-key is needed; obs holds {listed}")
     for name in keys:
         if name not in cells.columns:
-            raise ValueError(f"{path}: no {name!r} in obs, which holds {listed}")
+            raise BadInput(f"{path}: no {name!r} in obs, which holds {listed}")
     try:
         x, t = representation(cells, rep), times(cells, columns.time)
     except KeyError:
         listed = ", ".join(cells.obsm) or "nothing"
-        raise ValueError(
-            f"{path}: no representation {rep!r} in obsm, which holds {listed}"
-        ) from None
+        raise BadInput(f"{path}: no representation {rep!r} in obsm, which holds {listed}") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise BadInput(f"{path}: {error}") from None
     pick = lambda name: None if name is None else cells.obs[name].to_numpy()
     return {
         "x": x,
@@ -215,7 +214,7 @@ def _quietly(path: Path, kind: str) -> Iterator[None]:
         raise
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path}: not {kind} ({first})") from None
+        raise BadInput(f"{path}: not {kind} ({first})") from None
 
 
 def _rows(part: Any, name: str, n: int) -> np.ndarray | None:
@@ -223,7 +222,7 @@ def _rows(part: Any, name: str, n: int) -> np.ndarray | None:
         return None
     part = np.asarray(part)
     if part.ndim != 1 or part.dtype.kind not in "iu" or part.size == 0:
-        raise ValueError(f"{name} must be a list of row numbers, got {part.dtype} {part.shape}")
+        raise BadInput(f"{name} must be a list of row numbers, got {part.dtype} {part.shape}")
     if part.min() < 0 or part.max() >= n:
-        raise ValueError(f"{name} must be row numbers below {n}, got {part.min()}..{part.max()}")
+        raise BadInput(f"{name} must be row numbers below {n}, got {part.min()}..{part.max()}")
     return part

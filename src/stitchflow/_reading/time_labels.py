@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._status import DataWarning
+from stitchflow._status import BadInput, DataWarning
 
 # A hyphen behind a letter or digit joins words: "day-2" is the second day, "-2" two before.
 NUMBER = re.compile(r"(?:(?<![^\W_])[-+])?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -72,7 +72,7 @@ def _in_one_unit(labels: Sequence[Any], parts: list[tuple[float, str]]) -> np.nd
     if len(used) <= 1:
         return values
     if not used <= set(UNITS):
-        raise ValueError(
+        raise BadInput(
             f"the labels {_listed(labels)} count in several units that cannot be converted into "
             "one another; give numbers for the times"
         )

@@ -9,8 +9,9 @@ import jax
 import numpy as np
 from scipy.stats import t as student
 
+from stitchflow._data.checks import check_data
 from stitchflow._data.snapshots import Snapshots
-from stitchflow._method.contract import Fit, check_data
+from stitchflow._method.contract import Fit, Method
 from stitchflow._stitching.stitching import Stitching
 from stitchflow._types import KeyLike, as_key, as_rng, as_times, check_count, check_number
 
@@ -106,7 +107,7 @@ class Ensemble:
 
 def fit_ensemble(
     data: Snapshots,
-    method: Stitching | None = None,
+    method: Method | None = None,
     *,
     members: int = 8,
     bootstrap: bool = True,
@@ -120,8 +121,6 @@ def fit_ensemble(
     """
     check_data(data)
     method = Stitching() if method is None else method
-    if not isinstance(method, Stitching):
-        raise TypeError(f"ensembles are made of Stitching, got {type(method).__name__}")
     check_count(members, "members", 2)
     keys = jax.random.split(as_key(key), members + 1)
     parts = [data.reweighted(k) if bootstrap else data for k in keys[1:]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -23,8 +23,10 @@ import numpy as np
 from jaxtyping import Array
 
 from stitchflow._data.advice import advice
+from stitchflow._data.checks import check_data
 from stitchflow._data.observations import POOL, Observations
 from stitchflow._data.snapshots import Snapshots
+from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.packing import (
     check_pushes,
@@ -41,17 +43,20 @@ from stitchflow._energy.terms import Entropy, Potential, Term
 from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import PAIR_BUDGET
 from stitchflow._measure.spline import Spline, SplineCurve
-from stitchflow._method.contract import Fit, Method, Packed, check_data
-from stitchflow._method.flow import Flow, StitchedFlow
+from stitchflow._method.contract import Fit, Method, Packed
+from stitchflow._method.flow import Flow
 from stitchflow._objective.consistency import Consistency
 from stitchflow._objective.divergence import KL, Divergence
 from stitchflow._objective.growth import Growth
+from stitchflow._objective.intervals import Forward
 from stitchflow._objective.residual import Residual, VelocityResidual
 from stitchflow._parts import LATER, described, made
-from stitchflow._status import DataWarning
+from stitchflow._status import BadInput, BadInputType, DataWarning
 from stitchflow._stitching.defaults import suited
+from stitchflow._stitching.named_settings import with_settings
 from stitchflow._stitching.stages import train
 from stitchflow._stitching.start import start
+from stitchflow._stitching.stitched_flow import StitchedFlow
 from stitchflow._training.checkpoint import Checkpoint
 from stitchflow._training.optimise import Optimiser, Optimum
 from stitchflow._training.sharding import Devices
@@ -95,10 +100,14 @@ class Stitching(Method):
             value = getattr(self, name)
             absent = name in ("growth", "curve") and value is None
             if not absent and not isinstance(value, kind):
-                raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
+                raise BadInputType(f"{name} must be a {kind.__name__}, got {value!r}")
         for name, least in (("particles", 1), ("nodes", 2), ("batch", 1)):
             if getattr(self, name) is not None:
                 check_count(getattr(self, name), name, least)
+
+    @classmethod
+    def by_name(cls) -> dict[str, Callable[[], Method]]:
+        return {"stitching": cls, "stitching-varying": cls.varying}
 
     @staticmethod
     def varying() -> Stitching:
@@ -144,21 +153,42 @@ class Stitching(Method):
         more, last = self.consistency.steps, self.consistency.settling
         return f", {more} for the energy alone, {last} for the curve alone" if more else ""
 
+    def learning(self, physics: Energy) -> Stitching:
+        """The same method for an energy of this form; a potential that varies goes on varying."""
+        if self.energy.time_varying and not physics.time_varying:
+            (potential,) = physics.only(Potential)
+            varying = Potential(hidden=potential.hidden, time_varying=True)
+            rest = (term for term in physics.terms if term is not potential)
+            physics = Energy((varying, *rest))
+        return replace(self, energy=physics)
+
+    def by_euler_steps(self, data: Snapshots) -> Stitching:
+        """The curve moves by one explicit step a gap, as the data did."""
+        return replace(self, residual=VelocityResidual(Forward()), nodes=len(data))
+
+    def with_settings(self, settings: Mapping[str, Any], **terms: bool) -> Stitching:
+        return with_settings(self, settings, **terms)
+
     def fit(
+        self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Checkpoint | None = None
+    ) -> Fit:
+        method = self.resolved(data)
+        start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
+        model, seen = method.model(data, start_key, energy_key), Observations.source(data)
+        optimum = train(method, model, seen, loop_key, data, progress, checkpoint)
+        return method._as_fit(optimum, data, key)
+
+    def fit_on(
         self,
+        devices: Sequence[Any],
         data: Snapshots,
         key: KeyLike,
         progress: bool,
         checkpoint: Checkpoint | None = None,
-        devices: Sequence[Any] | None = None,
     ) -> Fit:
-        """With `devices`, particles and individuals are cut into one part for each of them."""
+        """Particles and individuals are cut into one part for each of the devices."""
         method = self.resolved(data)
         start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
-        if devices is None:
-            model, seen = method.model(data, start_key, energy_key), Observations.source(data)
-            optimum = train(method, model, seen, loop_key, data, progress, checkpoint)
-            return method._as_fit(optimum, data, key)
         parts = Devices(devices)
         assert method.particles is not None, "settings are not resolved"
         method = replace(method, particles=parts.multiple(method.particles))
@@ -170,11 +200,11 @@ class Stitching(Method):
         return method._as_fit(replace(optimum, model=parts.whole(optimum.model)), data, key)
 
     def fit_together(
-        self, data: Snapshots, parts: list[Snapshots], key: Array, progress: bool
+        self, data: Snapshots, parts: Sequence[Snapshots], key: KeyLike, progress: bool
     ) -> list[Fit]:
         """A fit to each of `parts`, reweighted copies of `data`, in one compiled loop."""
         method = self.resolved(data)
-        start_key, loop_key = jax.random.split(key)
+        start_key, loop_key = jax.random.split(as_key(key))
         starts = jax.random.split(start_key, (len(parts), 2))
         models = [method.model(part, *keys) for part, keys in zip(parts, starts, strict=True)]
         arrays = [eqx.filter(model, eqx.is_array) for model in models]
@@ -188,6 +218,9 @@ class Stitching(Method):
         return [
             method._as_fit(replace(optimum, model=member(i)), part) for i, part in enumerate(parts)
         ]
+
+    def start_of(self, data: Snapshots, units: Units, key: KeyLike) -> Curve:
+        return start(self.resolved(data), data, key, units)
 
     def model(self, data: Snapshots, start_key: Array, energy_key: Array) -> tuple[Curve, Energy]:
         """Where the fit starts: a curve along the least bent paths, an energy of the right size."""
@@ -234,7 +267,7 @@ class Stitching(Method):
             else method.growth.init(units.dim, jax.random.key(0)),
         )
         if curve.particles.shape[2] != units.dim:
-            raise ValueError(f"particles and units differ in their dimensions ({units.dim})")
+            raise BadInput(f"particles and units differ in their dimensions ({units.dim})")
         curve, ready = with_arrays((curve, ready), arrays)
         check_pushes(ready, entries)
         return method, StitchedFlow(curve, ready, units), ready
@@ -301,16 +334,16 @@ def fit(
     """
     method = Stitching() if method is None else method
     if not isinstance(method, Method):
-        raise TypeError(f"method must be one such as Stitching(), got {method!r}")
-    if devices is not None and not isinstance(method, Stitching):
-        raise TypeError(f"devices: only stitching shares a fit among several, not {method.name}")
+        raise BadInputType(f"method must be one such as Stitching(), got {method!r}")
     data, bits = check_data(data), jax.random.key_data(as_key(key)).tolist()
     for words in method.advice(data):
         warnings.warn(f"data: {words}", DataWarning, stacklevel=2)
     if checkpoint is not None:
         checkpoint = checkpoint.owned_by(data.fingerprint, plan_of(method), bits)
-    among = () if devices is None else (devices,)
     with watched_by(callback):
-        result = method.fit(data, key, progress, checkpoint, *among)
+        if devices is None:
+            result = method.fit(data, key, progress, checkpoint)
+        else:
+            result = method.fit_on(devices, data, key, progress, checkpoint)
     log.info("%s", result.summary())
     return result

@@ -20,21 +20,10 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._files.archive import Archive
 from stitchflow._files.whole import read_file, write_atomically
 from stitchflow._reading.tables import DataFile
-from stitchflow._status import in_own_words
+from stitchflow._status import BadInput, naming
 from stitchflow._storage.run_state import FILES, SPLIT, check_free, stored_plan
 from stitchflow._storage.save import packed
 from stitchflow._training.checkpoint import Checkpoint
-
-
-@contextmanager
-def naming(what: str) -> Iterator[None]:
-    """Errors of the library, with the file or option of the command line they come from."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        if not in_own_words(error):
-            raise
-        raise ValueError(f"{what}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -100,18 +89,18 @@ def check_run(
 ) -> None:
     """Refuse to touch what is already there unless asked, and the data in any case."""
     if any((out / name).exists() and (out / name).samefile(file.path) for name in FILES):
-        raise ValueError(f"--out {out} would overwrite {file.path}, which is to be read")
+        raise BadInput(f"--out {out} would overwrite {file.path}, which is to be read")
     if not resume:
         check_free(out, overwrite, f"--out {out}", "--overwrite or --resume")
         return
     with naming("--resume"):
         before = stored_plan(out)
     if before is None:
-        raise ValueError(f"--resume: {out} holds no run to resume")
+        raise BadInput(f"--resume: {out} holds no run to resume")
     rest = lambda of: {name: value for name, value in of.items() if name != "data"}
     same_settings = rest(before) == json.loads(json.dumps(rest(plan)))
     if not same_settings or not same_data(before.get("data"), plan["data"], file):
-        raise ValueError(f"--resume: {out} was started with other data or settings")
+        raise BadInput(f"--resume: {out} was started with other data or settings")
 
 
 def same_data(before: Any, now: dict[str, Any], file: DataFile) -> bool:
@@ -142,14 +131,14 @@ def read_split(run: Path, source: dict[str, Any]) -> Split:
         content = read_file(path)
         found = hashlib.sha256(content).hexdigest()
         if source.get("split_sha256", found) != found:  # runs of format 1 keep no hash
-            raise ValueError("it does not match the run's header")
+            raise BadInput("it does not match the run's header")
         stored = Archive(content)
         split = Split(stored["train"], stored["test"])
         if "marks" in stored.names:
             split = replace(split, marks=stored["marks"], precision=int(stored["precision"]))
         return split
     except ValueError as error:
-        raise ValueError(f"{path}: cannot be read ({error})") from None
+        raise BadInput(f"{path}: cannot be read ({error})") from None
 
 
 @contextmanager

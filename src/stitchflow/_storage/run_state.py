@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stitchflow._files.whole import LOCK, partial_of, read_file, read_json, write_partial
+from stitchflow._status import BadInput
 
 # Format 2 seals the header with its own hash. Format 3 names classes in full, holds the names and
 # settings of parts of the user's own, and tells what the energy's functions do.
@@ -73,10 +74,10 @@ def _places(folder: Path) -> Iterator[tuple[Path, Path]]:
 
 def _model(folder: Path, header: Path, arrays: Path) -> Model:
     if not header.is_file():
-        raise ValueError(f"{folder} is not a finished run: it has no {HEADER}")
+        raise BadInput(f"{folder} is not a finished run: it has no {HEADER}")
     told, content = read_header(header), read_file(arrays)
     if sha256(content).hexdigest() != told.get("arrays_sha256"):
-        raise ValueError(f"{arrays} does not match its header: the run is damaged")
+        raise BadInput(f"{arrays} does not match its header: the run is damaged")
     return Model(told, content, (header, arrays))
 
 
@@ -86,14 +87,14 @@ def read_header(path: Path) -> dict[str, Any]:
     found = header.get("format") if isinstance(header, dict) else type(header).__name__
     check_format(found, str(path))
     if header.pop("sha256", None) != (seal(header) if found != 1 else None):
-        raise ValueError(f"{path} does not match its own hash: the run is damaged")
+        raise BadInput(f"{path} does not match its own hash: the run is damaged")
     return header
 
 
 def check_format(found: Any, place: str) -> None:
     if found not in READ:
         listed = f"{', '.join(map(str, READ[:-1]))} and {READ[-1]}"
-        raise ValueError(f"{place} has format {found!r}; this version reads {listed}")
+        raise BadInput(f"{place} has format {found!r}; this version reads {listed}")
 
 
 def seal(header: dict[str, Any]) -> str:
@@ -108,7 +109,7 @@ def stored_plan(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     if not isinstance(plan := read_json(path), dict):
-        raise ValueError(f"{path} is not the plan of a run: it holds a {type(plan).__name__}")
+        raise BadInput(f"{path} is not the plan of a run: it holds a {type(plan).__name__}")
     return plan
 
 
@@ -118,13 +119,13 @@ def check_free(folder: Path, overwrite: bool, named: str, how: str) -> None:
     `named` and `how` say in the caller's words which folder it is and what would replace the run.
     """
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{named} is a file; a run is a directory")
+        raise BadInput(f"{named} is a file; a run is a directory")
     if not overwrite and _holds_run(folder):
-        raise ValueError(f"{named} already holds a run; pass {how}")
+        raise BadInput(f"{named} already holds a run; pass {how}")
     if others := _of_others(folder):
         listed = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         words = f"{named} holds {listed}, which is not of a run"
-        raise ValueError(f"{words}; name a new folder, an empty one or that of a run")
+        raise BadInput(f"{words}; name a new folder, an empty one or that of a run")
 
 
 def _holds_run(folder: Path) -> bool:

@@ -22,11 +22,10 @@ from stitchflow._energy.terms import Term
 from stitchflow._energy.vector_field import STREAMS
 from stitchflow._files.archive import Archive
 from stitchflow._files.whole import only_writer, write_together
-from stitchflow._method.contract import Fit, Method, Packed
-from stitchflow._method.methods import METHODS
+from stitchflow._method.contract import METHODS, Fit, Method, Packed
 from stitchflow._objective.growth import Growth
 from stitchflow._parts import PACKAGE, built_in, handed, name_of, same_name
-from stitchflow._status import Status
+from stitchflow._status import BadInput, BadInputType, Status
 from stitchflow._storage.run_state import (
     ARRAYS,
     FORMAT,
@@ -94,11 +93,11 @@ def load(
     try:
         arrays = Archive(found.arrays).all()
     except ValueError as error:
-        raise ValueError(f"{folder / ARRAYS} cannot be read: {error}") from None
+        raise BadInput(f"{folder / ARRAYS} cannot be read: {error}") from None
     try:
         return from_plain(found.header, arrays, energy, parts)
     except ValueError as error:
-        raise ValueError(f"{folder / HEADER}: {error}") from None
+        raise BadInput(f"{folder / HEADER}: {error}") from None
 
 
 def packed(arrays: dict[str, np.ndarray]) -> bytes:
@@ -139,13 +138,13 @@ def from_plain(
 ) -> Fit:
     """The fit that `plain` described, or a `ValueError` about what is wrong with it."""
     if not isinstance(parts, Mapping | None):
-        raise TypeError(f"parts must map names to classes or functions, got {parts!r}")
+        raise BadInputType(f"parts must map names to classes or functions, got {parts!r}")
     energy = Energy((energy,)) if isinstance(energy, Term) else energy
     history = {n.split("/", 1)[1]: a for n, a in arrays.items() if n.startswith("history/")}
     model = {n: a for n, a in arrays.items() if not n.startswith("history/")}
     for name, array in history.items():
         if array.dtype.kind not in "iuf" or array.ndim != 1:
-            raise ValueError(f"the stored history of {name} is not a column of numbers")
+            raise BadInput(f"the stored history of {name} is not a column of numbers")
     try:
         header, parts = upgraded(header), parts or {}
         kind = _method_of(header, parts)
@@ -168,7 +167,7 @@ def from_plain(
     except ValueError:
         raise
     except Exception as error:  # what a hostile header may hold has no end
-        raise ValueError(f"not a valid run header: {error!r}") from None
+        raise BadInput(f"not a valid run header: {error!r}") from None
 
 
 def _method_of(header: dict[str, Any], parts: Mapping[str, Any]) -> type[Method]:
@@ -179,10 +178,10 @@ def _method_of(header: dict[str, Any], parts: Mapping[str, Any]) -> type[Method]
     if known is not None and same_name(name_of(known), stored):
         return known
     if stored is None or stored.startswith(f"{PACKAGE}."):
-        raise ValueError(f"not a valid run header: {stored} is no method called {name!r}")
+        raise BadInput(f"not a valid run header: {stored} is no method called {name!r}")
     own = handed(stored, parts)
     if not (isinstance(own, type) and issubclass(own, Method)):
-        raise ValueError(f"parts: {stored} must be the class of a method, got {own!r}")
+        raise BadInput(f"parts: {stored} must be the class of a method, got {own!r}")
     return own
 
 
@@ -193,7 +192,7 @@ def _check_finite(name: str, array: np.ndarray) -> None:
     end = name.rpartition(".")[2]
     allowed = {"most_bandwidth": np.inf, "raw": -np.inf}.get(end, 0.0)
     if not (np.isfinite(array) | (array == allowed)).all():
-        raise ValueError(f"the model's {name} holds NaN or infinity")
+        raise BadInput(f"the model's {name} holds NaN or infinity")
 
 
 def _check_sizes(header: dict[str, Any], method: type, stored: int) -> None:
@@ -210,7 +209,7 @@ def _check_sizes(header: dict[str, Any], method: type, stored: int) -> None:
         one = _perceptron(dim + 1, settings["curve_hidden"], SHAPES * dim)
         filled += check_count(settings["layers"], "layers") * one
     if networks > UNSTORED + 4 * stored or filled > stored:
-        raise ValueError(f"it declares a model of {networks + filled:,} numbers, stores {stored:,}")
+        raise BadInput(f"it declares a model of {networks + filled:,} numbers, stores {stored:,}")
 
 
 def _declared(entry: dict[str, Any]) -> dict[str, Any]:

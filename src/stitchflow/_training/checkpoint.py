@@ -16,6 +16,7 @@ import numpy as np
 
 from stitchflow._files.archive import Archive
 from stitchflow._files.whole import read_file, write_atomically
+from stitchflow._status import BadInput
 
 
 class Checkpoint:
@@ -66,16 +67,14 @@ class Checkpoint:
             stored = Archive(read_file(self.path))  # not mapped: a checksum covers all of it
             notes = _notes(str(stored["notes"]))
             if not isinstance(notes, dict) or notes.pop("owner", None) != self.owner:
-                raise ValueError("it belongs to another fit")
+                raise BadInput("it belongs to another fit")
             found = [jnp.asarray(stored[f"leaf{i}"]) for i in range(len(leaves))]
             if any(
                 a.shape != b.shape or a.dtype != b.dtype for a, b in zip(found, leaves, strict=True)
             ):
-                raise ValueError("it belongs to a fit of another shape")
+                raise BadInput("it belongs to a fit of another shape")
         except ValueError as error:
-            raise ValueError(
-                f"{self.path}: {error}; without this file the fit starts anew"
-            ) from None
+            raise BadInput(f"{self.path}: {error}; without this file the fit starts anew") from None
         return shape.unflatten(found), notes
 
 
@@ -83,4 +82,4 @@ def _notes(text: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError("its notes are nested too deeply") from None
+        raise BadInput("its notes are nested too deeply") from None

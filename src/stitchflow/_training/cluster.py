@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 import jax
 
-from stitchflow._progress import tqdm
+from stitchflow._status import BadInput
 from stitchflow._types import check_count
+from stitchflow.tracking import tqdm
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -55,7 +56,7 @@ def check_cluster(cluster: Any) -> None:
         return
     if isinstance(cluster, str):
         if ":" not in cluster:
-            raise ValueError(f"cluster must be an address such as tcp://host:8786, got {cluster!r}")
+            raise BadInput(f"cluster must be an address such as tcp://host:8786, got {cluster!r}")
     else:
         check_count(cluster, "cluster")
     try:

@@ -17,11 +17,10 @@ import optax
 from jaxtyping import Array
 
 from stitchflow._parts import Part
-from stitchflow._progress import tqdm
-from stitchflow._status import Status
+from stitchflow._status import BadInputType, Status
 from stitchflow._training.checkpoint import Checkpoint
 from stitchflow._types import LARGEST, check_count, check_number
-from stitchflow.tracking import tell
+from stitchflow.tracking import tell, tqdm
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Optimiser(Part):
         if self.patience is not None:
             check_count(self.patience, "patience")
         if not callable(self.transform):
-            raise TypeError(f"transform must be an optax rule, got {self.transform!r}")
+            raise BadInputType(f"transform must be an optax rule, got {self.transform!r}")
 
     def rule(self, steps: int) -> optax.GradientTransformation:
         """Clipping, then the transform with its schedule over so many steps."""

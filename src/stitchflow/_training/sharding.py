@@ -12,6 +12,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
+from stitchflow._status import BadInputType
+
 AXIS = "individuals"
 
 
@@ -23,7 +25,7 @@ class Devices:
 
     def __init__(self, devices: Sequence[Any]):
         if not len(devices) or not all(isinstance(device, jax.Device) for device in devices):
-            raise TypeError(f"devices must be some of jax.devices(), got {devices!r}")
+            raise BadInputType(f"devices must be some of jax.devices(), got {devices!r}")
         self.mesh = Mesh(np.array(list(devices)), (AXIS,))
 
     def __len__(self) -> int:

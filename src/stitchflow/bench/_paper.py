@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stitchflow._command.runs import append_json
-from stitchflow._progress import tqdm
+from stitchflow._files.lines import append_json, read_lines
 from stitchflow._training.cluster import ClusterLike, run_all
 from stitchflow.bench._pictures import Arrays, picture_of, picture_path, write_picture
-from stitchflow.bench._runs import Run, is_done, read_lines
+from stitchflow.bench._runs import Run, is_done
 from stitchflow.bench._tasks import TASKS
+from stitchflow.tracking import tqdm
 
 LINES, PICTURES = "paper.jsonl", "pictures"
 TRIVIAL = ("nearest", "ot-linear")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from stitchflow._files.lines import read_lines
 from stitchflow.bench import _tables
 from stitchflow.bench._figures import Studio, draw_all
 from stitchflow.bench._paper import LINES, PICTURES
-from stitchflow.bench._runs import read_lines
 from stitchflow.bench._tables import Results
 
 RESIDUALS = "residuals.jsonl"  # of `make residuals`, which may not have been run

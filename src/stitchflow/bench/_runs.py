@@ -9,16 +9,14 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from stitchflow._energy.packing import plan_of
 from stitchflow._judging.evaluate import evaluate
 from stitchflow._judging.scores import Row
-from stitchflow._method.contract import Fit, Method
-from stitchflow._method.methods import METHODS
-from stitchflow._status import ExtrapolationWarning
-from stitchflow._stitching.stitching import Stitching, fit
+from stitchflow._method.contract import Fit, Method, method_named
+from stitchflow._status import BadInput, ExtrapolationWarning
+from stitchflow._stitching.stitching import fit
 from stitchflow.bench._tasks import TASKS, Problem, Task
 from stitchflow.bench._truth import compare_energies, compare_moments
 
@@ -40,15 +38,11 @@ class Run:
         if self.task not in TASKS:
             near = [name for name in TASKS if name.startswith(self.task.split("-")[0])]
             listed = ", ".join(near or list(TASKS)[:3]) + ", ..."
-            raise ValueError(f"TASK {self.task!r} is not in `stitchflow bench --list`: {listed}")
-        if self.method not in METHODS:
-            raise ValueError(f"--method must be one of {', '.join(METHODS)}; got {self.method!r}")
-        task = TASKS[self.task]
+            raise BadInput(f"TASK {self.task!r} is not in `stitchflow bench --list`: {listed}")
+        task, chosen = TASKS[self.task], method_named(self.method, "--method")
         start = time.perf_counter()
         problem = _problem(self.task, self.seed, self.euler)
-        method = task.suit(METHODS[self.method](), problem.train, self.euler)
-        if isinstance(method, Stitching):
-            method = method.resolved(problem.train)
+        method = task.suit(chosen, problem.train, self.euler).resolved(problem.train)
         if self.euler:  # data moved by Euler steps has no flow to carry anyone along
             task = replace(task, protocols=("marginal",))
         return Prepared(self, task, problem, method, time.perf_counter() - start)
@@ -115,19 +109,6 @@ class Prepared:
                 result.energy, self.problem.energy, self.problem.train, self.problem.test
             )
             yield from compare_energies(recovery)
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All complete lines of a results file; the last one may have been cut by a kill."""
-    if not path.exists():
-        return []
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
 
 
 def is_done(identity: dict[str, Any], rows: list[dict[str, Any]]) -> bool:

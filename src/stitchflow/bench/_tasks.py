@@ -20,9 +20,7 @@ from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._method.contract import Method
 from stitchflow._method.flow import Flow
-from stitchflow._objective.intervals import Forward
-from stitchflow._objective.residual import VelocityResidual
-from stitchflow._stitching.stitching import Stitching
+from stitchflow._status import BadInput
 from stitchflow.bench._oracle import Oracle
 from stitchflow.bench._truth import Band, Recovery
 from stitchflow.metrics import DISTANCES
@@ -71,24 +69,13 @@ class Task:
     def problem(self, seed: int, euler: bool = False) -> Problem:
         """The data of one seed; recorded data is the same for all."""
         if euler and not self.simulated_by_euler:
-            raise ValueError(f"--euler: the data of {self.name} is not simulated by an ODE")
+            raise BadInput(f"--euler: the data of {self.name} is not simulated by an ODE")
         return self.load(seed, euler)
 
     def suit(self, method: Method, data: Snapshots, euler: bool = False) -> Method:
         """A method told this task's physics."""
-        energy = self.energy()
-        if not isinstance(method, Stitching):
-            return method.told(energy)
-        if method.energy.time_varying and not energy.time_varying:
-            (potential,) = energy.only(Potential)
-            varying = Potential(hidden=potential.hidden, time_varying=True)
-            rest = (term for term in energy.terms if term is not potential)
-            energy = Energy((varying, *rest))
-        method = replace(method, energy=energy)
-        if euler:  # the data moved by one explicit step a gap, and so does the curve
-            residual = VelocityResidual(Forward())
-            method = replace(method, residual=residual, nodes=len(data))
-        return method
+        method = method.learning(self.energy())
+        return method.by_euler_steps(data) if euler else method
 
 
 def _potential() -> Energy:

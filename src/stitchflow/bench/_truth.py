@@ -20,7 +20,6 @@ from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._judging.scores import Row
 from stitchflow._method.contract import Fit
-from stitchflow._method.flow import StitchedFlow
 from stitchflow._types import near_times
 from stitchflow.metrics import bd2_uvp, pair_band, pattern_r2, raw_r2
 
@@ -210,9 +209,9 @@ def _both(a: Energy, b: Energy, kind: type) -> bool:
 
 def compare_moments(fit: Fit, test: Snapshots) -> Iterable[Row]:
     """`bd2_uvp` of the particle centres, with their weights, at every trained time."""
-    if not isinstance(fit.flow, StitchedFlow):
+    curve, units = fit.flow.fitted_curve, None if fit.energy is None else fit.energy.units
+    if curve is None or units is None:
         return
-    curve, units = fit.flow.curve, fit.flow.units
     values = []
     for k in np.flatnonzero(near_times(test.times, fit.times).any(axis=1)).tolist():
         t = test.times[k]

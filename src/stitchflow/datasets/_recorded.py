@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stitchflow._data.snapshots import Snapshots
+from stitchflow._status import BadInput
 from stitchflow.datasets._simulated import Simulated, chiral_energy, cis_energy
 
 ORIGINALS = (
@@ -96,7 +97,7 @@ def _table(name: str) -> _Table:
     else:
         table, where = _SOURCES[name].read(), "the downloaded original"
     if table.checksum != _SOURCES[name].checksum:
-        raise ValueError(f"{where} does not hold the data {name}: its checksum differs")
+        raise BadInput(f"{where} does not hold the data {name}: its checksum differs")
     return table
 
 

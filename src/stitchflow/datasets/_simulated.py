@@ -17,6 +17,7 @@ from stitchflow._energy.energy import Energy
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.simulate import simulate
 from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._status import BadInput
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng
 from stitchflow.datasets._potentials import POTENTIALS, wavy_valley_potential
 
@@ -38,7 +39,7 @@ def synthetic(
     the published tables do. Half of the individuals are held out.
     """
     if name not in POTENTIALS:
-        raise ValueError(f"name must be one of {', '.join(POTENTIALS)}; got {name!r}")
+        raise BadInput(f"name must be one of {', '.join(POTENTIALS)}; got {name!r}")
     energy = Energy.known(Potential(POTENTIALS[name]), 2)
     times = 0.01 * np.arange(6)
     rng = as_rng(key)
@@ -82,7 +83,7 @@ def line_wells(regime: str, *, n: int = 1000, key: KeyLike = 0) -> Simulated:
         "trickle": np.linspace(0.0, 4.0, 1000),
     }
     if regime not in grids:
-        raise ValueError(f"regime must be one of {', '.join(grids)}; got {regime!r}")
+        raise BadInput(f"regime must be one of {', '.join(grids)}; got {regime!r}")
     times = grids[regime]
     energy = Energy.known(
         Potential(lambda x: 0.5 * (jnp.abs(x[0]) - 7.0) ** 2) + Entropy(1.0, learn=False), 1

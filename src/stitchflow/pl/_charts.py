@@ -9,6 +9,7 @@ import numpy as np
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._judging.crossval import CrossValidation
 from stitchflow._method.contract import Fit
+from stitchflow._status import BadInput
 from stitchflow.metrics import pair_band
 from stitchflow.pl._axes import MARKERS, PALETTE, axes
 
@@ -21,7 +22,7 @@ def history(fit: Fit, *, ax: Any = None) -> Any:
     on the right). Of other methods the one loss they have.
     """
     if "step" not in fit.history:
-        raise ValueError(f"{fit.method.name} has no history to draw")
+        raise BadInput(f"{fit.method.name} has no history to draw")
     ax = axes(ax)
     ax.set_title("loss history")
     ax.set_xlabel("step")
@@ -56,9 +57,9 @@ def interaction(fit: Fit, data: Snapshots | None = None, *, ax: Any = None) -> A
     """
     data = fit.data if data is None else data
     if fit.energy is None:
-        raise ValueError(f"{fit.method.name} has no energy to draw")
+        raise BadInput(f"{fit.method.name} has no energy to draw")
     if data is None:
-        raise ValueError("data is needed: its pair distances say where W is known")
+        raise BadInput("data is needed: its pair distances say where W is known")
     low, high = pair_band(data.cloud(len(data) // 2))
     r = np.linspace(0.0, 1.3 * high, 200)
     w = np.asarray(fit.energy.interaction(r))
@@ -76,7 +77,7 @@ def cross_validation(scores: CrossValidation, *, metric: str | None = None, ax: 
     """Scores of every method at everything left out, with the floor as a grey bar."""
     metric = scores.metrics[0] if metric is None else metric
     if metric not in scores.metrics:
-        raise ValueError(f"metric must be among {', '.join(scores.metrics)}; got {metric!r}")
+        raise BadInput(f"metric must be among {', '.join(scores.metrics)}; got {metric!r}")
     ax, places = axes(ax), [p for p in scores.places(metric) if p[2] is not None]
     for i, method in enumerate(scores.methods):
         values = [scores.value(method, metric, place) for place in places]

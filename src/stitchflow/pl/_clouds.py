@@ -9,6 +9,7 @@ import numpy as np
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._method.contract import Fit
+from stitchflow._status import BadInput
 from stitchflow._types import KeyLike
 from stitchflow.pl._axes import PALETTE, axes, name_axes, time_colours
 
@@ -74,12 +75,12 @@ def trajectories(
 
 def _by_fate(ax: Any, across: np.ndarray, up: np.ndarray, labels: np.ndarray) -> None:
     if labels.shape != across.shape[1:]:
-        raise ValueError(
+        raise BadInput(
             f"fate must give one label per path {across.shape[1:]}, got shape {labels.shape}"
         )
     names = np.unique(labels)
     if len(names) > len(PALETTE):
-        raise ValueError(f"fate must give at most {len(PALETTE)} labels, got {len(names)}")
+        raise BadInput(f"fate must give at most {len(PALETTE)} labels, got {len(names)}")
     for name, colour in zip(names, PALETTE, strict=False):
         of = labels == name
         lines = ax.plot(across[:, of], up[:, of], color=colour, linewidth=0.7, alpha=0.7)

@@ -9,6 +9,7 @@ from scipy.spatial import KDTree
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._method.contract import Fit
+from stitchflow._status import BadInput
 from stitchflow._stitching.ensemble import Ensemble
 from stitchflow.pl._axes import CMAP, axes, name_axes
 
@@ -50,7 +51,7 @@ def landscape(
     Lines follow the force -grad V where individuals are near; `flow=False` leaves them out.
     """
     if fit.energy is None:
-        raise ValueError(f"{fit.method.name} has no energy to draw")
+        raise BadInput(f"{fit.method.name} has no energy to draw")
     ax = axes(ax)
     if t is None and fit.energy.time_varying:
         t = float(data.times[len(data) // 2])
@@ -91,7 +92,7 @@ def uncertainty(
     first = ensemble.members[0]
     data = first.data if data is None else data
     if data is None or first.energy is None:
-        raise ValueError("an uncertainty map needs data and members with an energy")
+        raise BadInput("an uncertainty map needs data and members with an energy")
     ax = axes(ax)
     if t is None and first.energy.time_varying:
         t = float(data.times[len(data) // 2])

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from stitchflow._reading.cells import column, representation
+from stitchflow._status import BadInput
 from stitchflow._types import as_cloud, check_count
 from stitchflow.pl._axes import MARKERS, PALETTE, axes
 
@@ -42,14 +43,14 @@ def stream(
     else:
         points = as_cloud(embedding, "embedding", 2).astype(np.float64)
         if velocity is None:
-            raise ValueError("velocity is needed: one row of two numbers per point")
+            raise BadInput("velocity is needed: one row of two numbers per point")
         moves = as_cloud(velocity, "velocity", 2).astype(np.float64)
     if len(points) != len(moves):
-        raise ValueError(f"velocity must have one row per point ({len(points)}), got {len(moves)}")
+        raise BadInput(f"velocity must have one row per point ({len(points)}), got {len(moves)}")
     check_count(grid, "grid", 4)
     shades = None if colour is None else np.asarray(colour)
     if shades is not None and shades.shape != (len(points),):
-        raise ValueError(f"colour must be one entry per point ({len(points)}), got {shades.shape}")
+        raise BadInput(f"colour must be one entry per point ({len(points)}), got {shades.shape}")
     ax = axes(ax)
     _scatter(ax, points, shades, getattr(colour, "name", None) or "")
     across, up, field = _on_grid(points, moves, grid)
@@ -77,7 +78,7 @@ def project(x: Any, velocity: Any, embedding: Any) -> np.ndarray:
     x, velocity = as_cloud(x, "x").astype(np.float64), np.asarray(velocity, np.float64)
     y = as_cloud(embedding, "embedding").astype(np.float64)
     if velocity.shape != x.shape or len(y) != len(x):
-        raise ValueError(
+        raise BadInput(
             f"x, velocity and embedding must have the same rows, got shapes "
             f"{x.shape}, {velocity.shape} and {y.shape}"
         )
@@ -100,17 +101,17 @@ def _of_cells(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Embedding and projected velocities of an AnnData."""
     if basis is None:
-        raise ValueError(f"basis is needed: one of {', '.join(adata.obsm)}")
+        raise BadInput(f"basis is needed: one of {', '.join(adata.obsm)}")
     y = representation(adata, basis, "basis").astype(np.float64)[:, :2]
     if y.shape[1] < 2:
-        raise ValueError(f"basis={basis!r} has one dimension, a stream needs two")
+        raise BadInput(f"basis={basis!r} has one dimension, a stream needs two")
     velocity = representation(adata, f"{key}_velocity", "key").astype(np.float64)
     if use_rep is None:
         stored = adata.uns.get(key, {})
         use_rep = str(stored.get("params", {}).get("use_rep", "X_pca"))
     x = representation(adata, use_rep)
     if x.shape != velocity.shape:
-        raise ValueError(
+        raise BadInput(
             f"use_rep={use_rep!r} has shape {x.shape}, but obsm['{key}_velocity'] "
             f"{velocity.shape}: name the representation of the fit"
         )

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from stitchflow._command.runs import baselines
 from stitchflow._data.advice import advice
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.packing import plan_of
@@ -18,11 +17,12 @@ from stitchflow._judging.diagnose import diagnose
 from stitchflow._judging.diagnosis import Diagnosis
 from stitchflow._judging.evaluate import PROTOCOLS, evaluate
 from stitchflow._judging.scores import Scores
+from stitchflow._judging.trivial import baselines
 from stitchflow._method.contract import Fit
 from stitchflow._status import NotAvailable
 from stitchflow._stitching.ensemble import Ensemble
 from stitchflow._storage.save import versions as installed
-from stitchflow.report._charts import Chart, history_charts, interaction_chart
+from stitchflow.report._lines import Chart, history_charts, interaction_chart
 from stitchflow.report._scene import scene
 from stitchflow.report._verdict import Finding, findings
 

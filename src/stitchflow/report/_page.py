@@ -13,8 +13,8 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._files.whole import write_atomically
 from stitchflow._method.contract import Fit
 from stitchflow._stitching.ensemble import Ensemble
-from stitchflow.report._charts import HEIGHT, RIGHT, WIDTH
 from stitchflow.report._contents import QUESTIONS, Contents, Line, gather
+from stitchflow.report._lines import HEIGHT, RIGHT, WIDTH
 
 MARKS = {"good": "✓", "fair": "~", "poor": "✗", "open": "?"}
 

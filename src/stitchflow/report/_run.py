@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stitchflow._command.runs import open_run
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._files.whole import only_writer
+from stitchflow._storage.run_data import open_run
 from stitchflow._storage.run_state import REPORT, whole_model
 from stitchflow._storage.save import load
 from stitchflow.report._page import write_report

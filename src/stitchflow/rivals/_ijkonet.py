@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.networks import MLP
-from stitchflow._energy.terms import Cloud, held
-from stitchflow._measure.kde import Field
+from stitchflow._energy.terms import held
+from stitchflow._measure.kde import Cloud, Field
 from stitchflow._objective.consistency import energy_distance
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count, check_hidden, check_number

@@ -19,12 +19,13 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.packing import energy_from
-from stitchflow._energy.terms import Cloud, Potential, Term
+from stitchflow._energy.terms import Potential, Term
 from stitchflow._measure.coupling import plan
-from stitchflow._measure.kde import KDE, Field, leave_one_out_bandwidth, over_stations
+from stitchflow._measure.kde import KDE, Cloud, Field, leave_one_out_bandwidth, over_stations
 from stitchflow._method.contract import Method, Packed
 from stitchflow._method.driven import Driven
 from stitchflow._method.flow import Flow
+from stitchflow._status import BadInputType
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class JKOMethod(Driven):
     def __post_init__(self) -> None:
         energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy
         if not isinstance(energy, Energy):
-            raise TypeError(f"energy must be an Energy, got {energy!r}")
+            raise BadInputType(f"energy must be an Energy, got {energy!r}")
         object.__setattr__(self, "energy", energy)
 
-    def told(self, physics: Energy) -> Self:
+    def learning(self, physics: Energy) -> Self:
         # The scheme moves by an energy: where there is none, it keeps its own.
         return replace(self, energy=physics) if physics.only(Potential) else self
 

@@ -12,9 +12,10 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.terms import Cloud, Potential, held
-from stitchflow._measure.kde import Field
+from stitchflow._energy.terms import Potential, held
+from stitchflow._measure.kde import Cloud, Field
 from stitchflow._measure.sinkhorn import sinkhorn_divergence
+from stitchflow._status import BadInput
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
 from stitchflow.rivals._jko import JKOMethod, Marginals, pick, sizes, within
@@ -93,14 +94,14 @@ class JKOnet(JKOMethod):
         super().__post_init__()
         single = len(self.energy.only(Potential)) == len(self.energy.terms)
         if not single or self.energy.needs_density:
-            raise ValueError(f"energy must be a Potential for {self.name}, got {self.energy!r}")
+            raise BadInput(f"energy must be a Potential for {self.name}, got {self.energy!r}")
         check_hidden(self.convex_hidden)
         for name, least in (("inner", 1), ("individuals", 2), ("batch", 2)):
             check_count(getattr(self, name), name, least)
         check_number(self.inner_rate, "inner_rate", 0.0, open_low=True)
         check_number(self.blur, "blur", 0.0, open_low=True)
 
-    def told(self, physics: Energy) -> Self:
+    def learning(self, physics: Energy) -> Self:
         potentials = physics.only(Potential)
         return replace(self, energy=Energy(potentials)) if potentials else self
 

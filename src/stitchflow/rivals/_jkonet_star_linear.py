@@ -16,7 +16,8 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.features import FeatureEntropy, FeatureInteraction, FeaturePotential
 from stitchflow._energy.pair_terms import Interaction
-from stitchflow._energy.terms import Cloud, Entropy, Positive, Potential, changed
+from stitchflow._energy.terms import Entropy, Potential, changed
+from stitchflow._measure.kde import Cloud
 from stitchflow._method.driven import Driven
 from stitchflow._status import Status
 from stitchflow._training.optimise import Optimum
@@ -59,7 +60,7 @@ class JKOnetStarLinear(Driven):
             check_count(getattr(self, name), name, least)
         check_number(self.ridge, "ridge", 0.0, open_low=True)
 
-    def told(self, physics: Energy) -> JKOnetStarLinear:
+    def learning(self, physics: Energy) -> JKOnetStarLinear:
         if not physics.only(Potential):
             return self
         return replace(
@@ -149,8 +150,8 @@ def with_coefficients(energy: Energy, solution: np.ndarray) -> Energy:
     """The energy with its coefficients, in the order of its terms."""
     terms, first = [], 0
     for term in energy.terms:
-        if isinstance(term, Entropy):
-            terms.append(changed(term, coefficient=Positive.of(float(solution[-1]), term.learn)))
+        if term.diffusion is not None:
+            terms.append(term.with_diffusion(float(solution[-1])))
             continue
         features: Any = getattr(term, "function")  # noqa: B009
         count = features.coefficients.shape[0]

@@ -17,9 +17,9 @@ from stitchflow._energy.energy import Energy
 from stitchflow._measure.coupling import draw, plan
 from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.flow import Flow
-from stitchflow._progress import tqdm
 from stitchflow._status import Status
 from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, as_weights, check_count
+from stitchflow.tracking import tqdm
 
 
 @dataclass(frozen=True)

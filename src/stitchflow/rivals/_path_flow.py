@@ -26,8 +26,8 @@ from stitchflow._energy.packing import (
     with_arrays,
 )
 from stitchflow._energy.simulate import simulate
-from stitchflow._energy.terms import Cloud, Entropy, Potential
-from stitchflow._measure.kde import KDE, Field
+from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._measure.kde import KDE, Cloud, Field
 from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.flow import Flow, simulate_in_units
 from stitchflow._parts import described, made
@@ -127,7 +127,7 @@ class PathFlow(Method):
             "energy": terms_of(flow.energy),
             "units": asdict(flow.units),
         }
-        return Packed(header, named_arrays((flow.curve, flow.energy)))
+        return Packed(header, named_arrays((flow.flow_curve, flow.energy)))
 
     @classmethod
     def unpack(
@@ -161,7 +161,7 @@ class NormalizingFlow(Flow):
     method = "path-flow"
 
     def __init__(self, curve: FlowCurve, energy: Energy, units: Units):
-        self.curve, self.energy, self.units, self.dim = curve, energy, units, units.dim
+        self.flow_curve, self.energy, self.units, self.dim = curve, energy, units, units.dim
 
     def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
         n, key = check_count(n, "n"), as_key(key)
@@ -173,7 +173,7 @@ class NormalizingFlow(Flow):
     def log_density(self, x: Any, t: float) -> Float[Array, " m"]:
         points, rho = self._points(x), self._beyond(t)
         if rho is None:
-            values = _at(FlowCurve.log_density, self.curve, points, self._inside(t))
+            values = _at(FlowCurve.log_density, self.flow_curve, points, self._inside(t))
         else:
             values = rho.log_density(points)
         return values - self.dim * np.log(self.units.length)
@@ -181,14 +181,18 @@ class NormalizingFlow(Flow):
     def score(self, x: Any, t: float) -> Float[Array, "m d"]:
         points, rho = self._points(x), self._beyond(t)
         if rho is None:
-            return _at(FlowCurve.score, self.curve, points, self._inside(t)) / self.units.length
+            return (
+                _at(FlowCurve.score, self.flow_curve, points, self._inside(t)) / self.units.length
+            )
         return rho.score(points) / self.units.length
 
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
         """The curve's own, or the energy's outside its times."""
         points, rho = self._points(x), self._beyond(t)
         if rho is None:
-            return _at(FlowCurve.velocity, self.curve, points, self._inside(t)) * self.units.speed
+            return (
+                _at(FlowCurve.velocity, self.flow_curve, points, self._inside(t)) * self.units.speed
+            )
         return energy_velocity(self.energy, points, self._inside(t), rho) * self.units.speed
 
     def simulate(
@@ -213,7 +217,7 @@ class NormalizingFlow(Flow):
     def _cloud(self, t: float, n: int, key: Array) -> Float[Array, "n d"]:
         inside, (here, there) = float(self.units.time_in(t)), jax.random.split(key)
         end = float(np.clip(inside, 0.0, 1.0))
-        x = _draw(self.curve, jnp.asarray(end, float), n, here)
+        x = _draw(self.flow_curve, jnp.asarray(end, float), n, here)
         if abs(inside - end) <= 1e-9:
             return x
         warnings.warn(

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Term
-from stitchflow._extras import require
+from stitchflow._status import BadInput, require
 from stitchflow._types import KeyLike, as_key, check_count
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._fates import landing
@@ -144,7 +144,7 @@ def to_cellrank(
     chosen = [kernels] if isinstance(kernels, str) else list(kernels)
     for name in chosen:
         if name not in KERNELS:
-            raise ValueError(f"kernels must be among {', '.join(KERNELS)}; got {name!r}")
+            raise BadInput(f"kernels must be among {', '.join(KERNELS)}; got {name!r}")
     seen = Cells.of(adata, key_added, energy, parts)
     check_count(draws, "draws")
     require("cellrank")
@@ -159,5 +159,5 @@ def _rows_of_one(matrix: csr_matrix) -> csr_matrix:
     """Rows rescaled to sum to one."""
     totals = np.asarray(matrix.sum(axis=1)).ravel()
     if (totals == 0).any():
-        raise ValueError("all simulated copies of a cell escaped: the fit cannot drive it")
+        raise BadInput("all simulated copies of a cell escaped: the fit cannot drive it")
     return csr_matrix(matrix.multiply(1.0 / totals[:, None]))

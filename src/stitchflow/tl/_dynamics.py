@@ -10,10 +10,9 @@ import numpy as np
 
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Term
-from stitchflow._extras import require
 from stitchflow._method.contract import Fit
-from stitchflow._method.flow import StitchedFlow, simulate_in_units
 from stitchflow._reading.cells import chosen, column, representation, times
+from stitchflow._status import BadInput, require
 from stitchflow._types import KeyLike, as_key, as_times, check_count
 from stitchflow.tl._store import load, params_of
 
@@ -98,11 +97,7 @@ def forward(
     fit: Fit, x0: np.ndarray, path: np.ndarray, key: KeyLike, weights: np.ndarray | None = None
 ) -> np.ndarray:
     """The dynamics of individuals, without birth and death: a row stays the same cell."""
-    flow = fit.flow
-    if isinstance(flow, StitchedFlow):
-        moved = simulate_in_units(flow.energy, flow.units, x0, path, key, False, weights)
-        return np.asarray(moved)
-    return np.asarray(flow.simulate(x0, path, key=key, weights=weights))
+    return np.asarray(fit.flow.simulate_same(x0, path, key, weights=weights))
 
 
 def backward(
@@ -114,7 +109,7 @@ def backward(
     """
     if len(path) == 1:
         return x0[None]
-    if not isinstance(fit.flow, StitchedFlow):
+    if fit.flow.fitted_curve is None:
         return np.asarray(fit.flow.simulate(x0, path, weights=weights, ode=True))
     beyond = int((path > fit.times[-1]).sum())
     carried = x0[None]
@@ -154,7 +149,7 @@ def simulate(
         times = [last, *seen.fit.times[seen.fit.times > last]]
     wanted = as_times(times)
     if not ((wanted >= last).all() or (wanted <= first).all()):
-        raise ValueError(
+        raise BadInput(
             f"times must be all after or all before the cells' own ({first:g} to {last:g}), "
             f"got {wanted.tolist()}"
         )

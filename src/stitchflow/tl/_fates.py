@@ -13,8 +13,8 @@ from scipy.spatial import KDTree
 
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Term
-from stitchflow._extras import require
 from stitchflow._reading.cells import chosen, column
+from stitchflow._status import BadInput, require
 from stitchflow._types import KeyLike, as_key, as_times, check_count, check_number
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._store import said
@@ -44,7 +44,7 @@ class Labels:
     def voters(self, rows: np.ndarray, when: float) -> np.ndarray:
         rows = rows[self.codes[rows] >= 0]
         if not rows.size:
-            raise ValueError(f"no cell near time {when:g} has a group in obs[{self.key!r}]")
+            raise BadInput(f"no cell near time {when:g} has a group in obs[{self.key!r}]")
         return rows
 
     def votes(self, rows: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ def fate(
     check_count(draws, "draws")
     rows = np.flatnonzero(seen.t <= end) if cells is None else chosen(adata, cells)
     if not rows.size or (seen.t[rows] > end).any():
-        raise ValueError(f"cells must be seen at or before time {end:g}")
+        raise BadInput(f"cells must be seen at or before time {end:g}")
     shares = ends(seen, labels, rows, end, draws, neighbours, key)
     table = np.full((adata.n_obs, len(labels.names)), np.nan)
     table[rows] = shares
@@ -148,7 +148,7 @@ def ancestors(
     first = float(seen.t[rows].min())
     before = seen.fit.times[seen.fit.times < first] if times is None else as_times(times)
     if not len(before) or max(before) >= first:
-        raise ValueError(f"times must be before the cells' own, of which the first is {first:g}")
+        raise BadInput(f"times must be before the cells' own, of which the first is {first:g}")
     wanted = np.unique(before)[::-1]
     shares, table = (
         np.zeros(adata.n_obs),
@@ -175,7 +175,7 @@ def _without_slashes(labels: Labels) -> list[str]:
     """Groups' names for columns of a table: a slash there would be a group of the file."""
     names = [name.replace("/", "|") for name in labels.names]
     if len(set(names)) < len(set(labels.names)):
-        raise ValueError(f"groups of obs[{labels.key!r}] must differ by more than / for |")
+        raise BadInput(f"groups of obs[{labels.key!r}] must differ by more than / for |")
     return names
 
 

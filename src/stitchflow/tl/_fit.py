@@ -12,9 +12,8 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._judging.crossval import starters
 from stitchflow._method.contract import Fit, Method
 from stitchflow._reading.cells import column, representation_key
-from stitchflow._status import NotAvailable
+from stitchflow._status import BadInput, BadInputType, NotAvailable
 from stitchflow._stitching.ensemble import fit_ensemble
-from stitchflow._stitching.stitching import Stitching
 from stitchflow._stitching.stitching import fit as fit_snapshots
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow.tl._store import cells_of, check_anndata, is_fit, marks, put, said
@@ -97,8 +96,6 @@ def _fitted(
     members = []
     if ensemble is not None:
         check_count(ensemble, "ensemble", 2)
-        if method is not None and not isinstance(method, Stitching):
-            raise TypeError(f"an ensemble is made of Stitching, got {type(method).__name__}")
         members = fit_ensemble(data, method, members=ensemble, key=key, progress=progress).members
     return fit_snapshots(data, method, key, progress=progress, callback=callback), members
 
@@ -114,17 +111,17 @@ def _mark(adata: Any, k: str, train: np.ndarray) -> list[str]:
 def _check_key(key_added: Any) -> None:
     """Refuse a key under which an .h5ad could not be opened again."""
     if not isinstance(key_added, str):
-        raise TypeError(f"key_added must be text, got {type(key_added).__name__}")
+        raise BadInputType(f"key_added must be text, got {type(key_added).__name__}")
     if not key_added or "/" in key_added or "\0" in key_added:
         words = "text without '/', which separates the groups of an .h5ad"
-        raise ValueError(f"key_added must be {words}, got {key_added!r}")
+        raise BadInput(f"key_added must be {words}, got {key_added!r}")
 
 
 def _check_mark(adata: Any, k: str, train: np.ndarray) -> None:
     """Refuse to write over a column of the user's own, which may be a split that took work."""
     name = f"{k}_train"
     if not train.all() and name in adata.obs and not marks(adata, k):
-        raise ValueError(
+        raise BadInput(
             f"obs[{name!r}] is not of an earlier fit and would be overwritten: "
             "rename it, or choose another key_added"
         )
@@ -141,7 +138,7 @@ def _held(data: Snapshots, labels: Any, hold_out: Any) -> list[float]:
         return [float(data.times[data.at(known[t] if isinstance(t, str) else t)]) for t in given]
     except KeyError as error:
         listed = ", ".join(map(str, known))
-        raise ValueError(f"hold_out: no cell is of {error}; times are {listed}") from None
+        raise BadInput(f"hold_out: no cell is of {error}; times are {listed}") from None
     except (TypeError, ValueError) as error:
         raise type(error)(f"hold_out: {error}") from None
 
@@ -149,15 +146,15 @@ def _held(data: Snapshots, labels: Any, hold_out: Any) -> list[float]:
 def _kept(data: Snapshots, test_fraction: float, hold_out: list[float], key: KeyLike) -> np.ndarray:
     """Which cells the fit is shown."""
     if check_number(test_fraction, "test_fraction", 0.0, 1.0) == 1.0:
-        raise ValueError("test_fraction must be below 1: it leaves nobody to fit")
+        raise BadInput("test_fraction must be below 1: it leaves nobody to fit")
     seen = data.drop_times(hold_out) if hold_out else data
     if len(seen) < 2 <= len(data):
-        raise ValueError(f"hold_out must leave two times or more to fit, got {hold_out}")
+        raise BadInput(f"hold_out must leave two times or more to fit, got {hold_out}")
     if test_fraction:
         try:
             seen = seen.split(1.0 - test_fraction, key)[0]
         except ValueError as error:
-            raise ValueError(f"test_fraction={test_fraction:g}: {error}") from None
+            raise BadInput(f"test_fraction={test_fraction:g}: {error}") from None
     elif hold_out and max(hold_out) > seen.times[-1]:
         seen = seen.take(np.flatnonzero(~starters(seen, len(seen) - 1, key)))
     assert seen.rows is not None

@@ -9,8 +9,8 @@ import numpy as np
 
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Term
-from stitchflow._extras import require
 from stitchflow._reading.cells import dense
+from stitchflow._status import BadInput, require
 from stitchflow._types import KeyLike, as_times, check_count
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._store import said
@@ -27,7 +27,7 @@ class Loadings:
 
     def __init__(self, adata: Any, seen: Cells, loadings: str, layer: str | None):
         if seen.rep == "X":
-            raise ValueError("the fit was made on the genes themselves, which need no loadings")
+            raise BadInput("the fit was made on the genes themselves, which need no loadings")
         if loadings not in adata.varm:
             listed = ", ".join(adata.varm) or "nothing"
             raise KeyError(f"loadings={loadings!r} is not in adata.varm, which holds {listed}")
@@ -45,7 +45,7 @@ class Loadings:
         share = np.square(apart).sum() / max(np.square(seen.x[some] - self.place).sum(), 1e-300)
         if self.matrix.shape[1] < dim or share > MISMATCH:
             where = "adata.X" if layer is None else f"layers[{layer!r}]"
-            raise ValueError(
+            raise BadInput(
                 f"varm[{loadings!r}] does not turn {where} into obsm[{seen.rep!r}] (they differ in "
                 f"{share:.0%} of its variance); name the layer the components were computed from"
             )

@@ -9,8 +9,8 @@ import numpy as np
 
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Term
-from stitchflow._extras import require
 from stitchflow._reading.cells import chosen
+from stitchflow._status import BadInput, BadInputType, require
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._fates import Labels, ends
@@ -45,7 +45,7 @@ def perturb(
     rows = seen.at(seen.t.min()) if cells is None else chosen(adata, cells)
     end = float(seen.fit.times[-1]) if time is None else check_number(time, "time")
     if (seen.t[rows] >= end).any():
-        raise ValueError(f"cells must be seen before time {end:g}")
+        raise BadInput(f"cells must be seen before time {end:g}")
     check_count(draws, "draws")
     moved = direction(adata, seen, shift, loadings, layer)
     before, after = (
@@ -71,7 +71,7 @@ def direction(
 ) -> np.ndarray:
     """The shift in the representation that shifts of genes and components add up to."""
     if not isinstance(shift, Mapping) or not shift:
-        raise TypeError(f"shift must be amounts by gene or component, got {shift!r}")
+        raise BadInputType(f"shift must be amounts by gene or component, got {shift!r}")
     dim = seen.x.shape[1]
     axes = {f"PC{i + 1}": i for i in range(dim)}
     if seen.rep == "X":

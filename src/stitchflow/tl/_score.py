@@ -10,6 +10,7 @@ from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Term
 from stitchflow._judging.evaluate import PROTOCOLS, evaluate
 from stitchflow._judging.scores import Scores
+from stitchflow._status import BadInput
 from stitchflow._types import KeyLike
 from stitchflow.metrics import DISTANCES
 from stitchflow.report import write_report
@@ -33,7 +34,7 @@ def score(
     """
     test = _unseen(adata, key_added)
     if test is None:
-        raise ValueError("every cell was fitted: call tl.fit with test_fraction or hold_out")
+        raise BadInput("every cell was fitted: call tl.fit with test_fraction or hold_out")
     fit = load(adata, key_added, energy=energy, parts=parts)
     scores = evaluate(fit, test, metrics=metrics, protocols=protocols, key=key)
     table = scores.to_pandas()

@@ -14,9 +14,9 @@ import numpy as np
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Term
-from stitchflow._extras import require
 from stitchflow._method.contract import Fit
 from stitchflow._reading.cells import column, representation, times
+from stitchflow._status import BadInput, BadInputType, require
 from stitchflow._storage.run_state import check_format
 from stitchflow._storage.save import from_plain, plain
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 def check_anndata(adata: Any) -> None:
     anndata = require("anndata")
     if not isinstance(adata, anndata.AnnData):
-        raise TypeError(f"adata must be an AnnData, got {type(adata).__name__}")
+        raise BadInputType(f"adata must be an AnnData, got {type(adata).__name__}")
 
 
 def put(adata: Any, key_added: str, fit: Fit, params: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ def load(
         header, arrays = _opened(entry)
         fit = from_plain(header, arrays, energy, parts)
     except ValueError as error:
-        raise ValueError(f"uns[{key_added!r}]: {error}") from None
+        raise BadInput(f"uns[{key_added!r}]: {error}") from None
     try:
         data = cells_of(adata, params, trained(adata, key_added))
     except (KeyError, ValueError):  # columns are gone, or were changed since
@@ -89,13 +89,13 @@ def _opened(entry: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray
     try:
         header = json.loads(text)
     except (RecursionError, ValueError) as error:
-        raise ValueError(f"its header is not JSON ({error})") from None
+        raise BadInput(f"its header is not JSON ({error})") from None
     if not isinstance(header, dict) or not isinstance(entry["arrays"], dict):
-        raise ValueError("its header and its arrays must each be a dictionary")
+        raise BadInput("its header and its arrays must each be a dictionary")
     arrays = {n.replace("|", "/"): np.asarray(array) for n, array in entry["arrays"].items()}
     check_format(header.get("format"), "it")
     if "sha256" in entry and str(entry["sha256"]) != _seal(text, arrays):  # older ones have none
-        raise ValueError("it does not match its own hash: the fit is damaged")
+        raise BadInput("it does not match its own hash: the fit is damaged")
     return header, arrays
 
 

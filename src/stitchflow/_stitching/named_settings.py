@@ -1,9 +1,9 @@
-"""From the options of the command line to a method."""
+"""Settings by name, as texts: `--set residual.ridge=2` on the command line."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,13 +11,10 @@ from stitchflow._energy.energy import Energy
 from stitchflow._energy.pair_terms import Interaction
 from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._measure.spline import Spline
-from stitchflow._method.contract import Method
-from stitchflow._method.methods import METHODS
 from stitchflow._objective.consistency import Consistency
 from stitchflow._objective.growth import Growth
 from stitchflow._objective.residual import VelocityResidual
-from stitchflow._stitching.stitching import Stitching
-from stitchflow._storage.run_folder import naming
+from stitchflow._status import BadInput, naming
 from stitchflow._training.optimise import Optimiser
 
 # Parts with settings of their own; growth and curve are absent until one of theirs is set.
@@ -40,31 +37,25 @@ SHORT |= {
 }
 
 
-def build_method(
-    name: str,
+def with_settings(
+    method: Any,
+    settings: Mapping[str, Any],
     *,
     time_varying: bool = False,
     interaction: bool = False,
-    entropy: bool = True,
-    settings: dict[str, Any] | None = None,
-) -> Method:
-    """A method by name, with the energy's terms and single settings chosen."""
-    if name not in METHODS:
-        raise ValueError(f"--method must be one of {', '.join(METHODS)}; got {name!r}")
-    method, settings = METHODS[name](), dict(settings or {})
-    if not isinstance(method, Stitching):
-        if settings or time_varying or interaction or not entropy:
-            raise ValueError(f"--method {name} has no settings and no energy to choose")
-        return method
+    no_entropy: bool = False,
+) -> Any:
+    """A method of stitching with the energy's terms and single settings chosen."""
+    settings = dict(settings)
     (potential,) = method.energy.only(Potential)
     varying = time_varying or potential.time_varying
     hidden = settings.pop("hidden", potential.hidden)
     energy = Energy((Potential(hidden=hidden, time_varying=varying),))
     beta = settings.pop("beta", None)
-    if entropy:
+    if not no_entropy:
         energy = energy + Entropy(beta)
     elif beta is not None:
-        raise ValueError("--set beta needs the entropy that --no-entropy removes")
+        raise BadInput("--set beta needs the entropy that --no-entropy removes")
     if interaction:
         energy = energy + Interaction()
     method = replace(method, energy=energy)
@@ -73,7 +64,7 @@ def build_method(
     return method
 
 
-def _with_setting(method: Stitching, key: str, value: Any) -> Stitching:
+def _with_setting(method: Any, key: str, value: Any) -> Any:
     part, _, name = key.rpartition(".")
     with naming(f"--set {key}"):
         if not part:
@@ -88,13 +79,13 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key or not text:
-            raise ValueError(f"--set takes KEY=VALUE, got {pair!r}")
+            raise BadInput(f"--set takes KEY=VALUE, got {pair!r}")
         if key not in (*SETTINGS, *SHORT):
-            raise ValueError(f"--set {key}: no such setting; there are {', '.join(SETTINGS)}")
+            raise BadInput(f"--set {key}: no such setting; there are {', '.join(SETTINGS)}")
         widths = key.rpartition(".")[2] == "hidden"
         try:
             value = json.loads(f"[{text}]" if widths else text)
         except ValueError:
-            raise ValueError(f"--set {key}: {text!r} is not a number") from None
+            raise BadInput(f"--set {key}: {text!r} is not a number") from None
         settings[key] = tuple(value) if widths else value
     return settings

@@ -1,0 +1,263 @@
+"""What a fit of stitching answers with: a curve, and the energy that drives it."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from stitchflow._data.units import Units
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.energy import velocity as energy_velocity
+from stitchflow._energy.simulate import simulate
+from stitchflow._measure.curve import Curve
+from stitchflow._measure.kde import KDE
+from stitchflow._method.flow import Flow, simulate_in_units
+from stitchflow._status import BadInput, ExtrapolationWarning, NotAvailable
+from stitchflow._types import (
+    KeyLike,
+    Scalar,
+    as_cloud,
+    as_key,
+    as_rng,
+    as_times,
+    as_weights,
+    check_count,
+    check_number,
+)
+
+TRANSPORT_STEPS = 2  # of a solver of order five between two nodes
+GROWTH_STEPS = 5  # looks at the growth rate between two requested times
+
+
+class StitchedFlow(Flow):
+    """A curve and the energy that drives it."""
+
+    method = "stitching"
+
+    def __init__(self, curve: Curve, energy: Energy, units: Units):
+        self.curve, self.energy, self.units = curve, energy, units
+        self.dim = units.dim
+
+    @property
+    def fitted_curve(self) -> Curve:
+        return self.curve
+
+    def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
+        times, n, key = as_times(times), check_count(n, "n"), as_key(key)
+        clouds = []
+        for i, t in enumerate(times):
+            here, there = jax.random.split(jax.random.fold_in(key, i))
+            end = self._nearest(t)
+            x = _sample(self.curve, self._inside(end), here, n)
+            if end != t:
+                x = self._extrapolate(x, end, t, there)
+            clouds.append(x)
+        return self.units.space_out(jnp.stack(clouds))
+
+    def log_density(self, x: Any, t: float) -> Float[Array, " m"]:
+        rho = self.marginal(t)
+        return _log_density(rho, self._points(x)) - self.dim * np.log(self.units.length)
+
+    def score(self, x: Any, t: float) -> Float[Array, "m d"]:
+        return _score(self.marginal(t), self._points(x)) / self.units.length
+
+    def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
+        """Kernel-averaged velocity of the curve (eq:kde_vel); the energy's outside its times."""
+        end = self._nearest(t)
+        if end != t:
+            rho, time = self.marginal(t), jnp.asarray(self.units.time_in(t), float)
+            return energy_velocity(self.energy, self._points(x), time, rho) * self.units.speed
+        return _velocity(self.curve, self._points(x), self._inside(t)) * self.units.speed
+
+    def simulate(
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
+    ) -> Float[Array, "t n d"]:
+        """The energy alone drives x0, which is where the cloud is at `times[0]`.
+
+        The SDE by default, the probability flow ODE with `ode=True`, which also runs backwards.
+        With a growth rate, individuals divide and die on the way of the SDE, at a constant number:
+        a row is then not the same individual at all times.
+        """
+        if self.curve.growth is None or ode:
+            return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
+        times, key, x = as_times(times), as_key(key), as_cloud(x0, "x0", self.dim)
+        path, shares = [jnp.asarray(x, float)], as_weights(weights, len(x))
+        for i, (t0, t1) in enumerate(pairwise(times)):
+            move, choose = jax.random.split(jax.random.fold_in(key, i))
+            stops = np.linspace(t0, t1, GROWTH_STEPS + 1)
+            way = simulate_in_units(self.energy, self.units, x, stops, move, False, shares)
+            looks = zip(way, stops, strict=True)
+            rates = np.stack([np.asarray(self.growth(y, t)) for y, t in looks])
+            gained = np.trapezoid(rates, stops, axis=0)
+            x = way[-1][survivors(gained, as_rng(choose), shares)]
+            path.append(x)
+        return jnp.stack(path)
+
+    def simulate_same(
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None
+    ) -> Float[Array, "t n d"]:
+        return simulate_in_units(self.energy, self.units, x0, times, key, False, weights)
+
+    def transport(self, x: Any, times: Any) -> Float[Array, "t n d"]:
+        """Points carried along the curve's own velocity (eq:kde_vel), either way in time.
+
+        This probability flow takes each fitted marginal to the others exactly. `times[0]` is when
+        the points are at x; all times lie within the curve's.
+        """
+        times, points = as_times(times), self._points(x)
+        for t in times:
+            if self._nearest(t) != t:
+                t0, t1 = (self.units.time_out(end) for end in (self.curve.t0, self.curve.t1))
+                raise BadInput(f"times must lie within the fitted {t0:g} to {t1:g}, got {t:g}")
+        nodes = np.asarray(self.curve.times)
+        wanted = np.clip(self.units.time_in(times), nodes[0], nodes[-1])
+        stops, found = [wanted[0]], [0]
+        for a, b in pairwise(wanted):
+            inner = nodes[(nodes > min(a, b)) & (nodes < max(a, b))]
+            stops += [*(inner if a < b else inner[::-1]), b]
+            found.append(len(stops) - 1)
+        middles = 0.5 * (np.array(stops[:-1]) + np.array(stops[1:]))
+        interval = np.clip(np.searchsorted(nodes, middles) - 1, 0, len(nodes) - 2)
+        path = _transport(self.curve, points, jnp.asarray(stops, float), jnp.asarray(interval))
+        return self.units.space_out(path[jnp.asarray(found)])
+
+    def growth(self, x: Any, t: float) -> Float[Array, " m"]:
+        """The learned rate of birth minus death at points, per unit of time."""
+        if self.curve.growth is None:
+            raise NotAvailable(self.method, "growth", "it was fitted without growth")
+        points = self._points(x)
+        when = jnp.clip(self._inside(check_number(t, "t")), 0.0, 1.0)
+        times = jnp.broadcast_to(when, points.shape[:1])
+        return self.curve.growth(points, times) / self.units.duration
+
+    def mass(self, t: float) -> float:
+        """The population's size relative to the first time."""
+        logits = [jax.nn.logsumexp(self.curve.logits(self._inside(s))) for s in (t, self._first)]
+        return float(jnp.exp(logits[0] - logits[1]))
+
+    @property
+    def _first(self) -> float:
+        return float(self.units.time_out(self.curve.t0))
+
+    def marginal(self, t: float) -> KDE:
+        """The kernel density at time t, in internal units."""
+        end = self._nearest(t)
+        rho = _marginal(self.curve, self._inside(end))
+        if end == t:
+            return rho
+        cloud = rho.sample(2000, jax.random.key(0))
+        return KDE.uniform(self._extrapolate(cloud, end, t, jax.random.key(1)))
+
+    def _points(self, x: Any) -> Array:
+        return self.units.space_in(as_cloud(x, "x", self.dim))
+
+    def _inside(self, t: float) -> Scalar:
+        return jnp.asarray(self.units.time_in(t), float)
+
+    def _nearest(self, t: float) -> float:
+        """The time itself, or the end of the curve it lies beyond."""
+        t = check_number(t, "t")
+        t0, t1 = (float(self.units.time_out(end)) for end in (self.curve.t0, self.curve.t1))
+        slack = 1e-9 * (t1 - t0)
+        return t if t0 - slack <= t <= t1 + slack else (t0 if t < t0 else t1)
+
+    def _extrapolate(self, x: Array, end: float, t: float, key: Array) -> Array:
+        warnings.warn(
+            f"time {t:g} lies outside the observed range; simulated with the energy from {end:g}",
+            ExtrapolationWarning,
+            stacklevel=3,
+        )
+        inside = self.units.time_in(np.array([end, t]))
+        return simulate(self.energy, x, inside, key, ode=t < end)[-1]
+
+
+def survivors(
+    log_gain: np.ndarray, rng: np.random.Generator, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """As many rows as before, each repeated by its gain (stratified resampling).
+
+    Rows keep their weights: row i stands for a stretch of the population as long as its weight, and
+    takes after whoever, by weight times gain, is at a random place of that stretch.
+    """
+    n = len(log_gain)
+    share = np.exp(log_gain - log_gain.max())
+    if weights is None:
+        places = (np.arange(n) + rng.uniform(size=n)) / n
+    else:
+        share = share * weights
+        places = (np.cumsum(weights) - weights * rng.uniform(size=n)) / weights.sum()
+    passed = np.cumsum(share / share.sum())
+    last = int(np.flatnonzero(share)[-1])
+    return np.minimum(np.searchsorted(passed, places), last)
+
+
+@eqx.filter_jit
+def _transport(curve: Curve, x: Array, stops: Array, interval: Array) -> Float[Array, "t n d"]:
+    """x carried through all stops; each piece between two lies in one interval of the curve.
+
+    The velocity jumps at nodes: a piece looks at its own interval only.
+    """
+    nodes, logits = curve.nodes, curve.node_logits
+
+    def piece(y: Array, entry: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        a, b, j = entry
+
+        def field(t: Any, y: Array, _: Any) -> Array:
+            share = (t - nodes[j]) / curve.steps[j]
+            mixed = (1.0 - share) * logits[j] + share * logits[j + 1]
+            centres, velocities = curve.within(j, share)
+            moved = curve.kde(centres, mixed).field(y, velocities)
+            assert moved.velocity is not None
+            return moved.velocity
+
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(field),
+            diffrax.Tsit5(),
+            a,
+            b,
+            (b - a) / TRANSPORT_STEPS,
+            y,
+            saveat=diffrax.SaveAt(t1=True),
+            max_steps=2 * TRANSPORT_STEPS + 2,
+            throw=False,
+        )
+        assert solution.ys is not None
+        return solution.ys[0], solution.ys[0]
+
+    path = jax.lax.scan(piece, x, (stops[:-1], stops[1:], interval))[1]
+    return jnp.concatenate([x[None], path])
+
+
+@eqx.filter_jit
+def _marginal(curve: Curve, t: Scalar) -> KDE:
+    return curve.at(t)
+
+
+@eqx.filter_jit
+def _sample(curve: Curve, t: Scalar, key: Array, n: int) -> Array:
+    return curve.at(t).sample(n, key)
+
+
+@eqx.filter_jit
+def _log_density(rho: KDE, x: Array) -> Array:
+    return rho.log_density(x)
+
+
+@eqx.filter_jit
+def _score(rho: KDE, x: Array) -> Array:
+    return rho.score(x)
+
+
+@eqx.filter_jit
+def _velocity(curve: Curve, x: Array, t: Scalar) -> Array:
+    velocity = curve.at(t).field(x, curve.velocity(t)).velocity
+    assert velocity is not None
+    return velocity
