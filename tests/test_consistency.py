@@ -106,7 +106,7 @@ def test_individuals_are_different_ones_with_their_weights():
 
 @pytest.mark.full
 def test_a_curve_settles_under_the_energy_that_carries_individuals(monkeypatch):
-    monkeypatch.setattr(_stages, "LOOSE", np.inf)  # so short a fit explains little
+    monkeypatch.setattr(_stages, "MOST_UNEXPLAINED", np.inf)  # so short a fit explains little
     rng, times = np.random.default_rng(0), [0.0, 0.5, 1.0]
     clouds = [0.5 * rng.normal(size=(100, 1)) + 3.0 * np.exp(-t) for t in times]
     data = sf.Snapshots.from_arrays(clouds, times)

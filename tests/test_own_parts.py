@@ -43,8 +43,8 @@ class KL(sf.KL):
 
 class Halved(sf.VelocityResidual):
     @property
-    def share(self):
-        return 0.5 * super().share
+    def factor(self):
+        return 0.5 * super().factor
 
 
 class Gathering(sf.Term):

@@ -26,9 +26,9 @@ MOST = 2000  # individuals looked at for what shows in a few
 
 def advice(data: Snapshots, nodes: int | None = None) -> list[str]:
     """Sentences on what a fit cannot mend; `nodes` where a curve with nodes is fitted."""
-    said = [*_sizes(data), *_dimensions(data), *_outliers(data)]
-    said += [*_repeats(data), *_batches(data)]
-    return [*said, *(_gaps(data, nodes) if nodes else ())]
+    sentences = [*_sizes(data), *_dimensions(data), *_outliers(data)]
+    sentences += [*_repeats(data), *_batches(data)]
+    return [*sentences, *(_gaps(data, nodes) if nodes else ())]
 
 
 def _listed(values: np.ndarray, most: int = 5) -> str:
@@ -37,46 +37,46 @@ def _listed(values: np.ndarray, most: int = 5) -> str:
 
 
 def _sizes(data: Snapshots) -> list[str]:
-    said, usual = [], float(np.median(data.counts))
+    sentences, usual = [], float(np.median(data.counts))
     if usual < 2 * data.dim:
-        said.append(
+        sentences.append(
             f"{usual:g} individuals a time are few for {data.dim} dimensions: reduce the "
             "dimensions, for example to the first principal components"
         )
     small = data.times[data.counts < max(2.0, SMALL * usual)]
     if small.size:
-        said.append(
+        sentences.append(
             f"the snapshots at t = {_listed(small)} are far smaller than the others (usually "
             f"{usual:g} individuals): leave them out, or do not trust what is said of them"
         )
-    return said
+    return sentences
 
 
 def _dimensions(data: Snapshots) -> list[str]:
-    said, spread = [], data.x.std(axis=0, dtype=np.float64)
+    sentences, spread = [], data.x.std(axis=0, dtype=np.float64)
     seen = data.x[:MOST]
     constant = np.flatnonzero(np.ptp(data.x, axis=0) == 0)
     if constant.size:
-        said.append(f"dimensions {_listed(constant)} are constant: leave them out")
+        sentences.append(f"dimensions {_listed(constant)} are constant: leave them out")
     first: dict[bytes, int] = {}
     twins = [(first.setdefault(seen[:, j].tobytes(), j), j) for j in range(data.dim)]
     copies = [j for i, j in twins if i != j and np.array_equal(data.x[:, i], data.x[:, j])]
     copies = np.setdiff1d(copies, constant)
     if copies.size:
-        said.append(f"dimensions {_listed(copies)} repeat earlier ones: leave them out")
+        sentences.append(f"dimensions {_listed(copies)} repeat earlier ones: leave them out")
     moving = spread[spread > 0]
     if moving.min() < 1e-6 * moving.max():
-        said.append(
+        sentences.append(
             f"the spreads of the dimensions differ by a factor of {moving.max() / moving.min():.1g}"
             ": the smallest do not count beside the largest; measure them in like units"
         )
     units = data.units
     if DIGITS * np.abs(units.centre).max() > units.length:
-        said.append(
+        sentences.append(
             f"individuals are {np.abs(units.centre).max():.2g} from zero and spread over "
             f"{units.length:.2g}: answers in float32 lose the difference; subtract the mean first"
         )
-    return said
+    return sentences
 
 
 def from_middle(data: Snapshots) -> np.ndarray:
@@ -119,7 +119,7 @@ def _repeats(data: Snapshots) -> list[str]:
 
 def _batches(data: Snapshots) -> list[str]:
     """Snapshots far off the way between their neighbours, which are near each other; and groups."""
-    said = []
+    sentences = []
     means = np.array([cloud.mean(axis=0, dtype=np.float64) for cloud in data.clouds])
     spreads = np.array([cloud.std(axis=0, dtype=np.float64).max() for cloud in data.clouds])
     size = lambda steps: np.linalg.norm(steps, axis=1)
@@ -129,18 +129,18 @@ def _batches(data: Snapshots) -> list[str]:
         usual = np.median(spreads)
         odd = (np.minimum(there, back) > APART * usual) & (2 * past < np.minimum(there, back))
         if odd.any():
-            said.append(
+            sentences.append(
                 f"everybody at t = {_listed(data.times[1:-1][odd])} is away from where the times "
                 "before and after are: if that is a batch effect, correct it first"
             )
     if data.groups is not None:
         apart = [k for k in range(len(data)) if _groups_apart(data, k)]
         if apart:
-            said.append(
+            sentences.append(
                 f"the groups at t = {_listed(data.times[apart])} do not overlap: if they are "
                 "batches, correct for them first"
             )
-    return said
+    return sentences
 
 
 def _groups_apart(data: Snapshots, k: int) -> bool:

@@ -70,9 +70,9 @@ class Energy(eqx.Module):
         """Whether any term changes in time."""
         return any(getattr(term, "time_varying", False) for term in self.terms)
 
-    def at_speed(self, speed: float) -> Energy:
+    def sized_for(self, speed: float) -> Energy:
         """Every term started at the size that moves a cloud at this speed (internal units)."""
-        return Energy(tuple(term.at_speed(speed) for term in self.terms), self.units)
+        return Energy(tuple(term.sized_for(speed) for term in self.terms), self.units)
 
     @property
     def needs_density(self) -> bool:

@@ -13,7 +13,7 @@ from scipy.spatial import KDTree
 
 from stitchflow._data.units import Units
 from stitchflow._energy.pair_terms import Interaction, reach_of
-from stitchflow._energy.terms import Entropy, Positive, Potential, changed
+from stitchflow._energy.terms import Entropy, Positive, Potential, with_fields
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._types import check_count
 
@@ -85,7 +85,7 @@ class FeaturePotential(Potential):
         rng = np.random.default_rng(0)
         places = np.resize(cloud[rng.permutation(len(cloud))], (self.centres, cloud.shape[1]))
         features = Features.at(places, _spacing(places), self.degree, self.time_degree)
-        return changed(self, function=features, coefficient=Positive.of(1.0, self.learn))
+        return with_fields(self, function=features, coefficient=Positive.of(1.0, self.learn))
 
     def design(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d f"]:
         """The gradient of every feature: `gradient` is this times the coefficients."""
@@ -116,7 +116,7 @@ class FeatureInteraction(Interaction):
         features = Features.at(places, 1.5 / self.centres, 2)
         coefficient = Positive.of(1.0, self.learn)
         fields = {"function": features, "coefficient": coefficient, "reach": reach_of(cloud)}
-        return changed(self, **fields)
+        return with_fields(self, **fields)
 
     def design(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d f"]:
         """The push of every feature: `gradient` is this times the coefficients."""
@@ -125,7 +125,7 @@ class FeatureInteraction(Interaction):
 
         def push(coefficients: Array) -> Array:
             own = eqx.tree_at(lambda f: f.coefficients, features, coefficients)
-            return changed(self, function=own).gradient(x, t, cloud, field)
+            return with_fields(self, function=own).gradient(x, t, cloud, field)
 
         return jax.jacfwd(push)(jnp.zeros_like(features.coefficients))
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.terms import Term, changed
+from stitchflow._energy.terms import Term, with_fields
 from stitchflow._measure.kde import KDE, Cloud
 from stitchflow._parts import (
     PACKAGE,
@@ -144,7 +144,7 @@ def ready_energy(energy: Energy, entries: list[dict[str, Any]], units: Units) ->
     terms = tuple(
         term
         if entry["reach"] is None
-        else changed(term, reach=check_number(entry["reach"], "reach", 0.0, open_low=True))
+        else with_fields(term, reach=check_number(entry["reach"], "reach", 0.0, open_low=True))
         for term, entry in zip(ready.terms, entries, strict=True)
     )
     return Energy(terms, units)

@@ -13,7 +13,14 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
 from stitchflow._energy.networks import MLP, Chebyshev, PolarSeries
-from stitchflow._energy.terms import Positive, Term, changed, check_function, held, shape_of
+from stitchflow._energy.terms import (
+    Positive,
+    Term,
+    check_function,
+    detached_unless_learned,
+    shape_of,
+    with_fields,
+)
 from stitchflow._measure.kde import Cloud, Field, in_blocks, over_stations
 from stitchflow._types import Scalar, check_hidden
 
@@ -65,10 +72,10 @@ class Interaction(Term):
             own_units = None
         coefficient, reach = Positive.of(1.0, self.learn), reach_of(cloud)
         fields = {"function": function, "coefficient": coefficient, "units": own_units}
-        return changed(self, reach=reach, **fields)
+        return with_fields(self, reach=reach, **fields)
 
     def _of_distance(self, r: Scalar) -> Scalar:
-        function, units = held(self.function, self.learn), self.units
+        function, units = detached_unless_learned(self.function, self.learn), self.units
         assert function is not None, "term is not initialised"
         assert self.coefficient is not None, "term is not initialised"
         if units is None:
@@ -77,7 +84,7 @@ class Interaction(Term):
         return self.coefficient() * value / units.energy
 
     def _of_displacement(self, z: Float[Array, " d"]) -> Scalar:
-        function, units = held(self.function, self.learn), self.units
+        function, units = detached_unless_learned(self.function, self.learn), self.units
         assert function is not None, "term is not initialised"
         assert self.coefficient is not None, "term is not initialised"
         if units is None:
@@ -178,15 +185,15 @@ class VectorKernel(Term):
             function = PolarSeries(key) if d == 2 else MLP(d, self.hidden, d, key)
             own_units = None
         fields = {"function": function, "units": own_units, "scale": jnp.ones(())}
-        return changed(self, reach=reach_of(cloud), **fields)
+        return with_fields(self, reach=reach_of(cloud), **fields)
 
-    def at_speed(self, speed: float) -> VectorKernel:
+    def sized_for(self, speed: float) -> VectorKernel:
         # The pushes of many largely cancel: each is larger than the speed they make.
-        return changed(self, scale=jnp.asarray(10.0 * speed, float))
+        return with_fields(self, scale=jnp.asarray(10.0 * speed, float))
 
     def kernel(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
         """K at displacements, internal units."""
-        function, units = held(self.function, self.learn), self.units
+        function, units = detached_unless_learned(self.function, self.learn), self.units
         assert function is not None, "term is not initialised"
         if units is None:
             assert self.scale is not None, "term is not initialised"

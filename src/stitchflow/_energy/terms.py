@@ -56,7 +56,7 @@ class Term(eqx.Module, Part):
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Term:
         """Parameters for data like `cloud` (internal units)."""
 
-    def at_speed(self, speed: float) -> Term:
+    def sized_for(self, speed: float) -> Term:
         """The same, started at the size that moves a cloud at this speed (internal units)."""
         return self
 
@@ -174,11 +174,11 @@ class Potential(Term):
             function = MLP(cloud.shape[1] + self.time_varying, self.hidden, 1, key)
             own_units = None
         coefficient = Positive.of(1.0, self.learn)
-        return changed(self, function=function, coefficient=coefficient, units=own_units)
+        return with_fields(self, function=function, coefficient=coefficient, units=own_units)
 
     def potential(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, " m"]:
         """V at points, each with its time."""
-        function, units = held(self.function, self.learn), self.units
+        function, units = detached_unless_learned(self.function, self.learn), self.units
         assert function is not None, "term is not initialised"
         assert self.coefficient is not None, "term is not initialised"
         if units is None:  # a network
@@ -231,7 +231,7 @@ class Entropy(Term):
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Entropy:
         beta = 0.5 if self.start is None else self.start / units.energy
-        return changed(self, coefficient=Positive.of(beta, self.learn))
+        return with_fields(self, coefficient=Positive.of(beta, self.learn))
 
     @property
     def beta(self) -> Scalar:
@@ -243,7 +243,7 @@ class Entropy(Term):
         return self.beta
 
     def with_diffusion(self, beta: float) -> Entropy:
-        return changed(self, coefficient=Positive.of(beta, self.learn))
+        return with_fields(self, coefficient=Positive.of(beta, self.learn))
 
     def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         return self.beta * (field.log_density + 1.0)
@@ -284,11 +284,11 @@ class InternalEnergy(Term):
         return {"learn": self.learn}
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> InternalEnergy:
-        return changed(self, coefficient=Positive.of(1.0, self.learn), units=units)
+        return with_fields(self, coefficient=Positive.of(1.0, self.learn), units=units)
 
     def _internal(self, r: Scalar) -> Scalar:
         """U for an internal density r = L^d rho: int U(rho) dx = L^d int U(r / L^d) dx'."""
-        units, U = self.units, held(self.U, self.learn)
+        units, U = self.units, detached_unless_learned(self.U, self.learn)
         assert units is not None, "term is not initialised"
         assert self.coefficient is not None, "term is not initialised"
         volume = units.length**units.dim
@@ -333,14 +333,14 @@ def shape_of(term: Any) -> dict[str, Any]:
     return ({} if own else {"hidden": term.hidden}) | ({"learn": own} if term.learn == own else {})
 
 
-def held(function: Any, learn: bool) -> Any:
+def detached_unless_learned(function: Any, learn: bool) -> Any:
     """`function` itself, or with its parameters cut off from the gradient."""
     if learn:
         return function
     return jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_array(a) else a, function)
 
 
-def changed(term: Any, **changes: Any) -> Any:
+def with_fields(term: Any, **changes: Any) -> Any:
     """A copy with other fields; constructors take settings, not fields."""
     copy = object.__new__(type(term))
     for name in term.__dataclass_fields__:

@@ -13,7 +13,14 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
 from stitchflow._energy.networks import MLP
-from stitchflow._energy.terms import Term, arity, changed, check_function, held, shape_of
+from stitchflow._energy.terms import (
+    Term,
+    arity,
+    check_function,
+    detached_unless_learned,
+    shape_of,
+    with_fields,
+)
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._status import BadInput
 from stitchflow._types import check_hidden
@@ -68,20 +75,20 @@ class VectorField(Term):
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> VectorField:
         if self.function is not None:
-            return changed(self, units=units)
+            return with_fields(self, units=units)
         d = cloud.shape[1]
         if not self.divergence_free:
-            return changed(self, function=MLP(d + self.time_varying, self.hidden, d, key))
+            return with_fields(self, function=MLP(d + self.time_varying, self.hidden, d, key))
         if d < 2:
             raise BadInput("divergence_free: on a line nothing but a constant is")
         streams = 1 if d == 2 else STREAMS
         network = MLP(d + self.time_varying, self.hidden, streams, key)
         turns = jax.random.normal(jax.random.fold_in(key, 1), (streams, d, d)) / np.sqrt(d)
-        return changed(self, function=network, turns=turns)
+        return with_fields(self, function=network, turns=turns)
 
     def velocity(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:
         """u at points, each with its time; internal units."""
-        function, units = held(self.function, self.learn), self.units
+        function, units = detached_unless_learned(self.function, self.learn), self.units
         assert function is not None, "term is not initialised"
         if units is not None:
             one = function if self.time_varying else lambda p, _: function(p)

@@ -64,10 +64,10 @@ class Consistency(eqx.Module, Part):
     def __call__(self, energy: Energy, data: Observations, key: Array) -> Scalar:
         assert self.individuals is not None, "settings are not resolved"
         size = self.individuals, self.times, self.moves
-        return arrivals(energy, data, energy_distance, *size, key)
+        return arrival_distance(energy, data, energy_distance, *size, key)
 
 
-def arrivals(
+def arrival_distance(
     energy: Energy,
     data: Observations,
     distance: Callable[[Array, Array, Array, Array], Scalar],

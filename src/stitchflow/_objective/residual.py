@@ -31,11 +31,11 @@ class Residual(eqx.Module, Part):
 
     @property
     @abstractmethod
-    def share(self) -> float:
+    def factor(self) -> float:
         """What it is multiplied with in the objective."""
 
     @abstractmethod
-    def suited(self, choices: dict[str, Any]) -> Residual:
+    def filled_in(self, choices: dict[str, Any]) -> Residual:
         """These settings with every None replaced by the choice of its name."""
 
     @abstractmethod
@@ -54,15 +54,15 @@ class Mixed(Residual):
 
     def __call__(self, curve: Curve, energy: Energy, key: Array) -> Scalar:
         one, other = jax.random.split(key)
-        first = self.first.share * self.first(curve, energy, one)
-        return first + self.second.share * self.second(curve, energy, other)
+        first = self.first.factor * self.first(curve, energy, one)
+        return first + self.second.factor * self.second(curve, energy, other)
 
     @property
-    def share(self) -> float:
+    def factor(self) -> float:
         return 1.0
 
-    def suited(self, choices: dict[str, Any]) -> Mixed:
-        return Mixed(self.first.suited(choices), self.second.suited(choices))
+    def filled_in(self, choices: dict[str, Any]) -> Mixed:
+        return Mixed(self.first.filled_in(choices), self.second.filled_in(choices))
 
     def describe(self) -> str:
         return f"{self.first.describe()} and {self.second.describe()}"
@@ -98,11 +98,11 @@ class Pointwise(Residual):
                 check_count(getattr(self, name), name)
 
     @property
-    def share(self) -> float:
+    def factor(self) -> float:
         assert self.weight is not None, "settings are not resolved"
         return self.weight
 
-    def suited(self, choices: dict[str, Any]) -> Self:
+    def filled_in(self, choices: dict[str, Any]) -> Self:
         missing = {name: value for name, value in choices.items() if getattr(self, name) is None}
         return replace(self, **missing)
 

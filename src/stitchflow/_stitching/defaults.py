@@ -40,7 +40,7 @@ MANY_DIMENSIONS, MOST_STILL = 20, 2000
 MOST_PATHS, MOST_PAIRED = 1000, 250
 
 
-def suited(method: Stitching, data: Snapshots) -> Stitching:
+def resolve(method: Stitching, data: Snapshots) -> Stitching:
     """The settings of `method` with every None replaced by what suits the data."""
     n, motion = float(np.mean(data.counts)), data.motion
     steps, batch, alpha, draws = STEPS, 1024, 1.0, 100
@@ -87,7 +87,7 @@ def suited(method: Stitching, data: Snapshots) -> Stitching:
         particles=choose(method.particles, most),
         nodes=nodes,
         batch=choose(method.batch, batch),
-        residual=method.residual.suited(choices),
+        residual=method.residual.filled_in(choices),
         curve=curve,
         consistency=replace(
             method.consistency,

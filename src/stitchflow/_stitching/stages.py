@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A curve settles under an energy that leaves no more than this share of its motion unexplained;
 # one that another law drives is better left where the individuals put it.
-LOOSE = 0.2
+MOST_UNEXPLAINED = 0.2
 
 
 def train(
@@ -88,7 +88,7 @@ def train(
         return both
     one = jax.tree.map(lambda a: a[0] if eqx.is_array(a) else a, curve) if together else curve
     unexplained = second.history["residual"][-1] / one.speed**2
-    if unexplained > LOOSE:
+    if unexplained > MOST_UNEXPLAINED:
         return both
     third = minimise(
         objective(type(method).curve_loss),

@@ -52,7 +52,7 @@ from stitchflow._objective.intervals import Forward
 from stitchflow._objective.residual import Residual, VelocityResidual
 from stitchflow._parts import LATER, described, made
 from stitchflow._status import BadInput, BadInputType, DataWarning
-from stitchflow._stitching.defaults import suited
+from stitchflow._stitching.defaults import resolve
 from stitchflow._stitching.named_settings import with_settings
 from stitchflow._stitching.stages import train
 from stitchflow._stitching.start import start
@@ -120,7 +120,7 @@ class Stitching(Method):
 
     def resolved(self, data: Snapshots) -> Stitching:
         """These settings with every None replaced by what suits the data."""
-        return suited(self, data)
+        return resolve(self, data)
 
     def memory(self, data: Snapshots) -> int:
         """About how many bytes a fit needs beside the program itself."""
@@ -227,7 +227,7 @@ class Stitching(Method):
         units = data.units
         curve = start(self, data, start_key, units)
         energy = self.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
-        return curve, energy.at_speed(curve.speed)
+        return curve, energy.sized_for(curve.speed)
 
     def _as_fit(self, optimum: Optimum, data: Snapshots, key: KeyLike = None) -> Fit:
         curve, energy = optimum.model
@@ -279,18 +279,18 @@ class Stitching(Method):
         curve, energy = model
         draw, noise, quadrature = jax.random.split(key, 3)
         assert self.batch is not None, "settings are not resolved"
-        times, points, weights, share = data.minibatch(self.batch, draw)
+        times, points, weights, scale = data.minibatch(self.batch, draw)
 
         def divergence(t: Scalar, x: Array, w: Array, k: Array) -> Scalar:
             return self.divergence(curve.at(t), x, w, k)
 
         keys = jax.random.split(noise, times.shape[0])
-        fit = share * jax.vmap(divergence)(times, points, weights, keys).sum()
+        fit = scale * jax.vmap(divergence)(times, points, weights, keys).sum()
         # Weights answer to the individuals alone: a residual would empty paths it cannot explain.
         held = eqx.tree_at(lambda c: c.log_weights, curve, jax.lax.stop_gradient(curve.log_weights))
         residual = self.residual(held, energy, quadrature)
         parts = {"divergence": fit, "residual": residual}
-        total = fit + self.residual.share * residual
+        total = fit + self.residual.factor * residual
         if self.growth is not None:
             parts["growth"] = self.growth.loss(curve, data)
             total += parts["growth"]
@@ -304,7 +304,7 @@ class Stitching(Method):
         simulate, quadrature = jax.random.split(key)
         apart = self.consistency(energy, seen, simulate)
         residual = self.residual(curve, energy, quadrature)
-        total = self.consistency.weight * apart + self.residual.share * residual
+        total = self.consistency.weight * apart + self.residual.factor * residual
         return total, {"consistency": apart, "residual": residual}
 
     def curve_loss(

@@ -88,7 +88,7 @@ def gather(
     others = dict(list(table.items())[1:])
     lines = _lines(table)
     charts = [*history_charts(first), interaction_chart(first, first.data)]
-    said = [*warned, *_concerns(first, test, diagnosis)]
+    sentences = [*warned, *_concerns(first, test, diagnosis)]
     return Contents(
         facts=_facts(first),
         findings=findings(own, others, diagnosis),
@@ -101,7 +101,7 @@ def gather(
         scene=pictures,
         settings=flattened(plan_of(first.method)),
         versions=installed() if versions is None else versions,
-        warnings=[*said, *dict.fromkeys(str(w.message) for w in caught)],
+        warnings=[*sentences, *dict.fromkeys(str(w.message) for w in caught)],
     )
 
 
@@ -147,30 +147,30 @@ def _facts(fit: Fit) -> list[tuple[str, str]]:
 
 def _concerns(fit: Fit, test: Snapshots | None, diagnosis: Diagnosis | None) -> list[str]:
     """What a careful reader would want to be told."""
-    said = []
+    sentences = []
     if not fit.status.ok:
-        said.append(f"The fit did not end well: {fit.status}.")
+        sentences.append(f"The fit did not end well: {fit.status}.")
     if fit.data is not None and fit.data.counts.min() < FEW:
         k = int(fit.data.counts.argmin())
-        said.append(
+        sentences.append(
             f"Only {fit.data.counts[k]} individuals were trained on at t = {fit.data.times[k]:g}: "
             "whatever is said of that time is said of few."
         )
     if fit.data is not None:
-        said.extend(f"{words[0].upper()}{words[1:]}." for words in advice(fit.data))
+        sentences.extend(f"{words[0].upper()}{words[1:]}." for words in advice(fit.data))
     if test is not None and test.times[-1] > fit.times[-1]:
-        said.append(
+        sentences.append(
             f"Nothing after t = {fit.times[-1]:g} was trained on: what is shown there is "
             "extrapolated with the learned dynamics."
         )
     if diagnosis is not None and diagnosis.suggests_growth:
-        said.append(
+        sentences.append(
             "The number of individuals changes over time. It is read as sampling; where it "
             "measures the population's size, fit with growth."
         )
     if diagnosis is not None and diagnosis.time_varying:
-        said.append("V(x, t) changes in time: it explains any smooth motion, so judge by W1.")
-    return said
+        sentences.append("V(x, t) changes in time: it explains any smooth motion, so judge by W1.")
+    return sentences
 
 
 def flattened(entry: dict[str, Any], before: str = "") -> list[tuple[str, str]]:

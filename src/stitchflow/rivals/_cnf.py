@@ -84,14 +84,14 @@ class CNF(Driven):
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Negative log likelihood and motion of one minibatch, as sums over snapshots."""
         (seen, base), (choose, signs) = data, jax.random.split(key)
-        times, points, weights, share = seen.minibatch(self.batch, choose)
+        times, points, weights, scale = seen.minibatch(self.batch, choose)
         x, (s, n, d) = points.reshape(-1, points.shape[2]), points.shape
         t = jnp.repeat(times, n, total_repeat_length=s * n)
         probe = None
         if d > EXACT_TRACE_UP_TO:
             probe = jax.random.rademacher(signs, x.shape, x.dtype)
         way = back_to_base(energy, x, t, self.moves, probe)
-        mean = lambda values: share * (weights * values.reshape(s, n)).sum()
+        mean = lambda values: scale * (weights * values.reshape(s, n)).sum()
         likelihood = mean(base.log_density(way.z) - way.divergence)
         motion = mean(way.action)
         parts = {"likelihood": likelihood, "motion": motion}

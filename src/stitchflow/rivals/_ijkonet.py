@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.networks import MLP
-from stitchflow._energy.terms import held
+from stitchflow._energy.terms import detached_unless_learned
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._objective.consistency import energy_distance
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
@@ -116,9 +116,9 @@ class IJKOnet(JKOMethod):
             way = before.mean(((ends - before.centres) ** 2).sum(axis=-1))
             return (tau * moving.functional(times, moved, field) + 0.5 * way).sum(), ends
 
-        reached, ends = step(held(energy, False), maps)
+        reached, ends = step(detached_unless_learned(energy, False), maps)
         judged = (tau * energy.functional(times, after, seen)).sum() - step(
-            energy, held(maps, False)
+            energy, detached_unless_learned(maps, False)
         )[0]
         game = (gaps / some) * (reached + judged)
         sides = (ends, before.weights, after.centres, after.weights)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.terms import Potential, held
+from stitchflow._energy.terms import Potential, detached_unless_learned
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._measure.sinkhorn import sinkhorn_divergence
 from stitchflow._status import BadInput
@@ -140,7 +140,9 @@ class JKOnet(JKOMethod):
         ends = jax.vmap(lambda own, x: own(x))(maps, before.centres)
         ways = 0.5 * before.mean(((ends - before.centres) ** 2).sum(axis=-1))
         moved, unasked = Cloud(ends, before.weights), Field()
-        costs = tau * held(energy, False).functional(times, moved, unasked) + ways
+        costs = (
+            tau * detached_unless_learned(energy, False).functional(times, moved, unasked) + ways
+        )
         answer = self.answer(energy, still(ends), before, times, tau)
         apart = jax.vmap(lambda x, a, y, b: sinkhorn_divergence(x, a, y, b, self.blur))(
             answer, before.weights, after.centres, after.weights

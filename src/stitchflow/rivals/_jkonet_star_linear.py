@@ -16,7 +16,7 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.features import FeatureEntropy, FeatureInteraction, FeaturePotential
 from stitchflow._energy.pair_terms import Interaction
-from stitchflow._energy.terms import Entropy, Potential, changed
+from stitchflow._energy.terms import Entropy, Potential, with_fields
 from stitchflow._measure.kde import Cloud
 from stitchflow._method.driven import Driven
 from stitchflow._status import Status
@@ -157,6 +157,6 @@ def with_coefficients(energy: Energy, solution: np.ndarray) -> Energy:
         count = features.coefficients.shape[0]
         own = jnp.asarray(solution[first : first + count], float)
         function = eqx.tree_at(lambda f: f.coefficients, features, own)
-        terms.append(changed(term, function=function))
+        terms.append(with_fields(term, function=function))
         first += count
     return Energy(tuple(terms), energy.units)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.networks import MLP
-from stitchflow._energy.terms import Entropy, Potential, held
+from stitchflow._energy.terms import Entropy, Potential, detached_unless_learned
 from stitchflow._method.driven import Driven
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, as_rng, check_count, check_hidden, check_number
@@ -100,7 +100,7 @@ class _Lagrangian(Driven):
         energy, curve = model
         draw, signs = jax.random.split(key)
         (potential,) = energy.only(Potential)
-        frozen = held(potential, learn=False)
+        frozen = detached_unless_learned(potential, learn=False)
         lines = pairs.lines(self.batch, draw)
         x, still = curve.position(lines), jax.lax.stop_gradient
         inside = between(potential.potential, still(x), lines.time, self.beta, signs)

@@ -17,7 +17,7 @@ from stitchflow._energy.terms import Entropy
 from stitchflow._energy.vector_field import VectorField
 from stitchflow._measure.sinkhorn import sinkhorn_divergence
 from stitchflow._method.driven import Driven
-from stitchflow._objective.consistency import arrivals
+from stitchflow._objective.consistency import arrival_distance
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
 
@@ -71,5 +71,5 @@ class NeuralSDE(Driven):
     def loss(self, energy: Energy, seen: Observations, key: Array) -> tuple[Scalar, dict]:
         """Both sums on a few neighbouring snapshots."""
         distance = partial(sinkhorn_divergence, blur=self.blur)
-        apart = arrivals(energy, seen, distance, self.individuals, TIMES, self.moves, key)
+        apart = arrival_distance(energy, seen, distance, self.individuals, TIMES, self.moves, key)
         return apart, {"beta": energy.diffusion}

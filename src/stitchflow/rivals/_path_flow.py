@@ -109,11 +109,11 @@ class PathFlow(Method):
         """Likelihood of a minibatch, and the residual on the curve's own draws."""
         curve, energy = model
         draw, when, who = jax.random.split(key, 3)
-        times, x, weights, share = seen.minibatch(self.batch, draw)
+        times, x, weights, scale = seen.minibatch(self.batch, draw)
         s, n, d = x.shape
         each = jnp.repeat(times, n, total_repeat_length=s * n)
         density = curve.log_density(x.reshape(s * n, d), each)
-        misfit = -share * (weights.reshape(s * n) * density).sum()
+        misfit = -scale * (weights.reshape(s * n) * density).sum()
         m = self.batch // 2 + 1
         t = (jnp.arange(m) + jax.random.uniform(when, (m,))) / m
         residual = velocity_residual(curve, energy, jax.random.normal(who, (m, d)), t)

@@ -17,7 +17,7 @@ from stitchflow._status import BadInput, require
 from stitchflow._types import KeyLike, as_key, check_count
 from stitchflow.tl._dynamics import Cells
 from stitchflow.tl._fates import landing
-from stitchflow.tl._store import said
+from stitchflow.tl._store import announce
 
 
 class Bridge(NamedTuple):
@@ -81,7 +81,7 @@ def realtime(bridge: Bridge) -> Any:
     adata, seen, name = bridge.adata, bridge.seen, f"{bridge.name}_time"
     observed, pandas = np.unique(seen.t), require("pandas")
     adata.obs[name] = pandas.Categorical(seen.t, categories=observed, ordered=True)
-    said([f"obs[{name!r}], the time as a category"])
+    announce([f"obs[{name!r}], the time as a category"])
     couplings = {}
     for i, (t0, t1) in enumerate(pairwise(observed)):
         rows, there = np.flatnonzero(seen.t == t0), np.flatnonzero(seen.t == t1)
@@ -107,7 +107,7 @@ def precomputed(bridge: Bridge) -> Any:
         order.append(rows)
     matrix = csr_matrix(vstack(blocks))[np.argsort(np.concatenate(order))]
     adata.obsp[name] = matrix
-    said([f"obsp[{name!r}], transitions within {while_:g} of time"])
+    announce([f"obsp[{name!r}], transitions within {while_:g} of time"])
     return require("cellrank").kernels.PrecomputedKernel(adata, obsp_key=name)
 
 
@@ -150,7 +150,7 @@ def to_cellrank(
     require("cellrank")
     if "connectivities" not in adata.obsp:
         require("scanpy").pp.neighbors(adata, use_rep=seen.rep)
-        said([f"uns['neighbors'], scanpy's neighbours in {seen.rep}"])
+        announce([f"uns['neighbors'], scanpy's neighbours in {seen.rep}"])
     bridge = Bridge(adata, seen, key_added, draws, neighbours, as_key(key))
     return {name: KERNELS[name](bridge) for name in chosen}
 

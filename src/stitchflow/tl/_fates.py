@@ -17,7 +17,7 @@ from stitchflow._reading.cells import chosen, column
 from stitchflow._status import BadInput, require
 from stitchflow._types import KeyLike, as_key, as_times, check_count, check_number
 from stitchflow.tl._dynamics import Cells
-from stitchflow.tl._store import said
+from stitchflow.tl._store import announce
 
 
 def landing(points: np.ndarray, cells: np.ndarray, neighbours: int) -> csr_array:
@@ -120,7 +120,7 @@ def fate(
     frame = pandas.DataFrame(table, index=adata.obs_names, columns=columns)
     adata.obsm[name] = frame
     adata.obs[name] = pandas.Categorical.from_codes(likeliest, labels.names)
-    said([f"obsm[{name!r}], fate probabilities", f"obs[{name!r}], the likeliest fate"])
+    announce([f"obsm[{name!r}], fate probabilities", f"obs[{name!r}], the likeliest fate"])
     return frame.iloc[rows]
 
 
@@ -165,7 +165,7 @@ def ancestors(
                 table[i] += np.nansum(found, axis=0) / len(rows)
     name = f"{key_added}_ancestors"
     adata.obs[name] = shares
-    said([f"obs[{name!r}], the share of the chosen cells that each cell stands for"])
+    announce([f"obs[{name!r}], the share of the chosen cells that each cell stands for"])
     if labels is None:
         return adata.obs[name]
     return pandas.DataFrame(table, pandas.Index(wanted, name="time"), labels.names)

@@ -16,7 +16,7 @@ from stitchflow._status import BadInput, BadInputType, NotAvailable
 from stitchflow._stitching.ensemble import fit_ensemble
 from stitchflow._stitching.stitching import fit as fit_snapshots
 from stitchflow._types import KeyLike, check_count, check_number
-from stitchflow.tl._store import cells_of, check_anndata, is_fit, marks, put, said
+from stitchflow.tl._store import announce, cells_of, check_anndata, is_fit, marks, put
 from stitchflow.tracking import Callback
 
 # What `tl` writes of a model, by the part of an AnnData; `obs[k_train]` is looked after apart.
@@ -80,7 +80,7 @@ def fit(
         _clear(adata, key_added, params)
     put(adata, key_added, result, params)
     wrote = [f"uns[{key_added!r}], the model", *_mark(adata, key_added, train)]
-    said(wrote + _write(adata, key_added, everybody, result, members))
+    announce(wrote + _write(adata, key_added, everybody, result, members))
     return adata if copy else result
 
 

@@ -13,7 +13,7 @@ from stitchflow._reading.cells import dense
 from stitchflow._status import BadInput, require
 from stitchflow._types import KeyLike, as_times, check_count
 from stitchflow.tl._dynamics import Cells
-from stitchflow.tl._store import said
+from stitchflow.tl._store import announce
 
 # The largest share of the representation's variance that the loadings may leave unexplained.
 MISMATCH = 0.01
@@ -87,7 +87,7 @@ def genes(
     name = f"{key_added}_velocity"
     if name in adata.obsm:
         adata.layers[name] = made.velocity(np.asarray(adata.obsm[name])).astype(np.float32)
-        said([f"layers[{name!r}], velocities of genes"])
+        announce([f"layers[{name!r}], velocities of genes"])
     index = pandas.Index(wanted, name="time")
     return pandas.DataFrame(trends, index, adata.var_names[columns])
 

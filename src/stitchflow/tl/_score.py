@@ -14,7 +14,7 @@ from stitchflow._status import BadInput
 from stitchflow._types import KeyLike
 from stitchflow.metrics import DISTANCES
 from stitchflow.report import write_report
-from stitchflow.tl._store import cells_of, load, params_of, said, trained
+from stitchflow.tl._store import announce, cells_of, load, params_of, trained
 
 
 def score(
@@ -41,7 +41,7 @@ def score(
     table[["time", "floor"]] = table[["time", "floor"]].astype(float)
     table.index = table.index.astype(str)
     adata.uns[key_added]["scores"] = table
-    said([f"uns[{key_added!r}]['scores'], held-out scores"])
+    announce([f"uns[{key_added!r}]['scores'], held-out scores"])
     return scores
 
 

@@ -135,6 +135,6 @@ def cells_of(adata: Any, params: dict[str, Any], mask: np.ndarray) -> Snapshots:
     return everybody.take(np.flatnonzero(mask[everybody.rows]))
 
 
-def said(wrote: list[str]) -> None:
+def announce(wrote: list[str]) -> None:
     """Log what was written, in scanpy's manner."""
     log.info("added\n%s", "\n".join(f"    {line}" for line in wrote))
