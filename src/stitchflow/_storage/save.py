@@ -88,6 +88,8 @@ def load(
     to that class or function: `parts={"lab.Capped": Capped}`. Settings come from the run. An
     `energy` that holds functions may be handed over whole instead; it must be the one of the fit.
     """
+    if not isinstance(parts, Mapping | None):
+        raise BadInputType(f"parts must map names to classes or functions, got {parts!r}")
     folder = Path(path)
     found = whole_model(folder)
     try:
@@ -136,9 +138,7 @@ def from_plain(
     energy: Energy | Term | None = None,
     parts: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """The fit that `plain` described, or a `ValueError` about what is wrong with it."""
-    if not isinstance(parts, Mapping | None):
-        raise BadInputType(f"parts must map names to classes or functions, got {parts!r}")
+    """The fit that `plain` described, or an error about what is wrong with it."""
     energy = Energy((energy,)) if isinstance(energy, Term) else energy
     history = {n.split("/", 1)[1]: a for n, a in arrays.items() if n.startswith("history/")}
     model = {n: a for n, a in arrays.items() if not n.startswith("history/")}
