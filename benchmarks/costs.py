@@ -23,6 +23,8 @@ from speed import median_seconds
 import stitchflow as sf
 from stitchflow._data.observations import Observations
 from stitchflow._files.lines import append_json, read_lines
+from stitchflow._stitching.stages import boxed_objective
+from stitchflow._stitching.start import start_model
 from stitchflow._training.sharding import Devices
 
 ROOT = Path(__file__).parents[1]
@@ -51,13 +53,14 @@ def measure(
     key = jax.random.key(0)
     if all_pairs:
         method = replace(method, residual=replace(method.residual, draws=particles))
-    model, seen = method.model(data, key, key), Observations.of(data)
+    plan = method.plan(data)
+    model, seen = start_model(plan, data, key, key), Observations.of(data)
     if devices > 1:
         parts, (curve, _) = Devices(jax.devices()), model
         model = parts.spread(model, [(curve.particles, 1), (curve.log_weights, 0)])
         seen = parts.spread(seen, [(seen.points, 1), (seen.weights, 1)])
     params, static = eqx.partition(model, eqx.is_inexact_array)
-    loss = lambda p, o, k: method.loss(eqx.combine(p, static), o, k)[0]
+    loss = lambda p, o, k: boxed_objective(plan, *eqx.combine(p, static), o, k)[0]
     step = jax.jit(jax.value_and_grad(loss))
     seconds = median_seconds(step, params, seen, key)
     residual = jax.jit(lambda p, k: method.residual(*eqx.combine(p, static), k))

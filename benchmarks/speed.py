@@ -25,6 +25,9 @@ import numpy as np
 import stitchflow as sf
 from stitchflow._data.observations import Observations
 from stitchflow._files.lines import append_json, read_lines
+from stitchflow._stitching.plan import Plan
+from stitchflow._stitching.stages import boxed_objective
+from stitchflow._stitching.start import start_model
 from stitchflow._training.optimise import minimise
 from stitchflow.bench._tasks import TASKS
 
@@ -84,9 +87,14 @@ def bare(method: sf.Stitching, energy: sf.Energy, dim: int) -> dict[str, float]:
     return parts
 
 
-def compile_seconds(method: sf.Stitching, model, seen, key) -> float:
+def on_pair(plan: Plan, model, seen, key):
+    """The boxed objective of a (curve, energy)."""
+    return boxed_objective(plan, *model, seen, key)
+
+
+def compile_seconds(plan: Plan, model, seen, key) -> float:
     """Tracing and compiling the loop of a fit, once."""
-    loss = jax.tree_util.Partial(sf.Stitching.loss, method)
+    loss = jax.tree_util.Partial(on_pair, plan)
     run = lambda steps: minimise(loss, model, seen, key, sf.Optimiser(steps=steps), steps, False)
     first = run(100).seconds
     return first - run(100).seconds
@@ -96,13 +104,14 @@ def one(name: str) -> dict:
     task, settings = CASES[name]
     data, method = problem(task, settings)
     key = jax.random.key(0)
-    model, seen = method.model(data, key, key), Observations.of(data)
+    plan = method.plan(data)
+    model, seen = start_model(plan, data, key, key), Observations.of(data)
     params, static = eqx.partition(model, eqx.is_inexact_array)
-    loss = lambda p, k: method.loss(eqx.combine(p, static), seen, k)[0]
+    loss = lambda p, k: on_pair(plan, eqx.combine(p, static), seen, k)[0]
     step = median_seconds(jax.jit(jax.value_and_grad(loss)), params, key)
     parts = bare(method, model[1], data.dim)
     again = median_seconds(jax.jit(jax.value_and_grad(loss)), params, key)
-    compiled = compile_seconds(method, model, seen, key)
+    compiled = compile_seconds(plan, model, seen, key)
     cost = sum(parts.values())
     return {
         "case": name,

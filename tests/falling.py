@@ -1,10 +1,13 @@
 """A population that falls into two wells, in closed form: a fit that needs no fitting."""
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 import numpy as np
 
 import stitchflow as sf
 from stitchflow._method.flow import Flow
+from stitchflow._training.history import StageHistory, in_a_row
 from stitchflow._types import as_rng
 
 
@@ -41,27 +44,44 @@ def falling(dim: int = 2, n: int = 150) -> sf.Snapshots:
     return sf.Snapshots.from_arrays(clouds + 0.1 * rng.normal(size=clouds.shape), times)
 
 
-def known_fit(energy, dim: int = 2, **history) -> sf.Fit:
+def known_fit(energy: sf.Term, dim: int = 2, history: Sequence[StageHistory] = ()) -> sf.Fit:
     """A fit whose energy is known, so that a picture does not hang on an optimiser."""
     known, ended = sf.Energy.known(energy, dim), sf.Status(True, "known")
     data = falling(dim)
-    return sf.Fit(sf.Stitching(), Falling(dim), known, ended, history, 0, 0.0, data=data)
+    return sf.Fit(sf.Stitching(), Falling(dim), known, ended, list(history), 0, 0.0, data=data)
 
 
-def three_stages() -> dict[str, np.ndarray]:
+def three_stages() -> list[StageHistory]:
     """The history of a fit whose stages took 40, 20 and 30 steps."""
     column = lambda *values: np.array(values)
-    return {
-        "step": column(20, 40),
-        "loss": column(8.0, 6.0),
-        "divergence": column(5.0, 4.0),
-        "residual": column(1.0, 0.5),
-        "step/2": column(10, 20),
-        "loss/2": column(3.0, 2.0),
-        "consistency/2": column(0.1, 0.03),
-        "residual/2": column(0.4, 0.25),
-        "step/3": column(15, 30),
-        "loss/3": column(2.0, 1.0),
-        "divergence/3": column(3.5, 3.0),
-        "residual/3": column(0.2, 0.125),
-    }
+    return in_a_row(
+        [
+            StageHistory(
+                "stitching",
+                {
+                    "step": column(20, 40),
+                    "loss": column(8.0, 6.0),
+                    "divergence": column(5.0, 4.0),
+                    "residual": column(1.0, 0.5),
+                },
+            ),
+            StageHistory(
+                "consistency",
+                {
+                    "step": column(10, 20),
+                    "loss": column(3.0, 2.0),
+                    "consistency": column(0.1, 0.03),
+                    "residual": column(0.4, 0.25),
+                },
+            ),
+            StageHistory(
+                "settling",
+                {
+                    "step": column(15, 30),
+                    "loss": column(2.0, 1.0),
+                    "divergence": column(3.5, 3.0),
+                    "residual": column(0.2, 0.125),
+                },
+            ),
+        ]
+    )

@@ -77,7 +77,7 @@ def test_a_fit_says_what_it_is(fit):
     assert type(sf.METHODS[fit.method.name]()) is type(fit.method)
     assert fit.status.ok, fit.status
     assert fit.method.name in fit.summary()
-    assert all(np.isfinite(values).all() for values in fit.history.values())
+    assert all(np.isfinite(v).all() for stage in fit.history for v in stage.values())
     np.testing.assert_array_equal(fit.times, TIMES)
 
 

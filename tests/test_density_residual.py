@@ -8,6 +8,7 @@ import pytest
 import stitchflow as sf
 from stitchflow import Curve, DensityResidual, Energy, Entropy, Potential
 from stitchflow._measure.curve import inverse_softplus
+from stitchflow._stitching.start import start_model
 from test_residual import ORDERS, SCHEMES, ou_curve, ou_energy
 
 pytestmark = pytest.mark.full
@@ -72,7 +73,7 @@ def test_residuals_add():
     method = sf.Stitching(residual=both, **small).resolved(data)
     assert method.residual.first.stations == method.residual.second.stations == 8
     assert "residual weight 2" in method.describe(data)
-    curve, energy = method.model(data, *jax.random.split(jax.random.key(0)))
+    curve, energy = start_model(method.plan(data), data, *jax.random.split(jax.random.key(0)))
 
     @jax.jit
     def sums(key):

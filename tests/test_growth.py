@@ -39,7 +39,7 @@ def test_growth_is_found_where_it_is(grown):
     assert right == pytest.approx(np.log(2.0), abs=0.25)
     assert abs(left) < 0.25
     assert grown.flow.mass(2.0) == pytest.approx(1000 / 400, rel=0.1)
-    assert "growth" in grown.history
+    assert "growth" in grown.history[0]
 
 
 @pytest.mark.full

@@ -60,8 +60,11 @@ def test_a_loaded_run_gives_identical_answers(tmp_path, name):
             assert getattr(again.method, part) == getattr(fit.method, part)
     assert again.method.name == fit.method.name
     assert str(again.status) == str(fit.status)
-    for key in fit.history:
-        np.testing.assert_array_equal(fit.history[key], again.history[key])
+    for stage, other in zip(fit.history, again.history, strict=True):
+        assert (stage.name, stage.begins) == (other.name, other.begins)
+        assert set(stage) == set(other)
+        for key in stage:
+            np.testing.assert_array_equal(stage[key], other[key])
 
 
 def test_own_functions_are_asked_for_not_stored(tmp_path):

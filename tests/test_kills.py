@@ -14,6 +14,7 @@ import stitchflow as sf
 from falling import falling
 from stitchflow._command import fit_file as _runs
 from stitchflow._reading.tables import Columns, read_table
+from stitchflow._training.history import StageHistory
 
 LOOKS = 2  # of each of three stages
 DONE = []  # a look each, over all processes of a run
@@ -74,7 +75,7 @@ def staged(train, method, seed, *, progress, checkpoint):
             total, looks = 3.0 * total + looks + 1.0, looks + 1
             DONE.append(looks)
             stage.write(total, {"looks": looks})
-    result.history = {"total": np.asarray([total])}
+    result.history = [StageHistory("nearest", {"total": np.asarray([total])})]
     return result
 
 
@@ -93,7 +94,7 @@ def run(tmp_path, monkeypatch):
 
 
 def numbers(folder: Path) -> float:
-    return float(sf.load(folder).history["total"][0])
+    return float(sf.load(folder).history[0]["total"][0])
 
 
 def check_finished(folder: Path, expected: float, *others: str) -> None:
@@ -202,7 +203,7 @@ def test_a_run_that_replaces_another_leaves_the_old_or_goes_on(run, tmp_path, mo
 def model(total: float) -> sf.Fit:
     """A fit that is known by a number."""
     fit = sf.fit(falling(), sf.Nearest(), progress=False)
-    fit.history = {"total": np.array([total])}
+    fit.history = [StageHistory("nearest", {"total": np.array([total])})]
     return fit
 
 

@@ -26,6 +26,10 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
+# A list of numbers that imports nothing: any module may read it.
+DEFAULTS = "stitchflow._stitching.defaults"
+
+
 def place_of(path: Path) -> str:
     """The folder of a module, or the module itself at the top."""
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
@@ -36,6 +40,8 @@ def imports_of(path: Path) -> set[str]:
     found = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stitchflow"):
+            if node.module == DEFAULTS:
+                continue
             parts = node.module.split(".")[1:]
             found |= {parts[0]} if parts else {alias.name for alias in node.names}
     return found
@@ -62,3 +68,8 @@ def test_imports_go_downward():
 def test_no_two_modules_share_a_name():
     stems = [path.stem.lstrip("_") for path in SOURCE.rglob("*.py") if path.stem != "__init__"]
     assert sorted(stems) == sorted(set(stems))
+
+
+def test_the_file_of_defaults_imports_nothing():
+    tree = ast.parse((SOURCE / "_stitching" / "defaults.py").read_text())
+    assert not [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]

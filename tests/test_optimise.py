@@ -33,9 +33,9 @@ def test_it_finds_the_minimum_and_keeps_a_history():
     np.testing.assert_allclose(found.model["x"], TARGET, atol=1e-2)
     assert found.status.ok
     assert str(found.status) == "finished 400 steps"
-    assert set(found.history) == {"step", "loss", "part", "gradient"}
-    assert found.history["step"][-1] == 400
-    assert found.history["loss"][-1] < 1e-3 * found.history["loss"][0]
+    assert set(found.history[0]) == {"step", "loss", "part", "gradient"}
+    assert found.history[0]["step"][-1] == 400
+    assert found.history[0]["loss"][-1] < 1e-3 * found.history[0]["loss"][0]
 
 
 def test_the_loss_is_traced_once_for_the_loop():
@@ -130,7 +130,7 @@ def test_a_checkpoint_resumes_to_the_same_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "write", original)
     resumed = run(noisy, checkpoint=checkpoint)
     np.testing.assert_array_equal(resumed.model["x"], whole.model["x"])
-    np.testing.assert_array_equal(resumed.history["loss"], whole.history["loss"])
+    np.testing.assert_array_equal(resumed.history[0]["loss"], whole.history[0]["loss"])
 
 
 @pytest.mark.parametrize("patience", [None, 3])

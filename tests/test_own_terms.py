@@ -10,6 +10,7 @@ from stitchflow._data.observations import Observations
 from stitchflow._energy.simulate import simulate
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._objective.consistency import carry
+from stitchflow._stitching.stages import consistency_objective
 from stitchflow._stitching.start import start
 from stitchflow.tl._dynamics import feels_others
 
@@ -103,8 +104,8 @@ def data():
 
 @pytest.fixture(scope="module")
 def curve(data):
-    method = sf.Stitching(particles=12, nodes=4).resolved(data)
-    return start(method, data, jax.random.key(0), data.units)
+    plan = sf.Stitching(particles=12, nodes=4).plan(data)
+    return start(plan, data, jax.random.key(0), data.units)
 
 
 def moved(function, energies):
@@ -139,9 +140,10 @@ def test_a_copy_has_the_residual_of_its_model(both, curve, kind):
 
 
 def test_copies_are_trained_as_their_models_are(sums, curve, data):
-    method = sf.Stitching(particles=12, nodes=4).resolved(data)
-    seen = curve, Observations.of(data)
-    losses = [method.energy_loss(energy, seen, jax.random.key(3))[1] for energy in sums]
+    plan, seen = sf.Stitching(particles=12, nodes=4).plan(data), Observations.of(data)
+    losses = [
+        consistency_objective(plan, curve, energy, seen, jax.random.key(3))[1] for energy in sums
+    ]
     np.testing.assert_allclose(*(loss["consistency"] for loss in losses), rtol=1e-3)
     np.testing.assert_allclose(*(loss["residual"] for loss in losses), rtol=1e-4)
     plans = [sf.Stitching(energy).resolved(data) for energy in sums]

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 import stitchflow as sf
 from falling import three_stages
 from stitchflow import pl
+from stitchflow._training.history import StageHistory
 from stitchflow.report._lines import history_charts
 
 DIMS = [1, 2, 5]
@@ -148,8 +149,8 @@ def test_history_shows_divergence_and_residual(fitted):
     (twin,) = [other for other in ax.figure.axes if other is not ax]
     for axes, name in ((ax, "divergence"), (twin, "residual")):
         (line,) = axes.lines
-        np.testing.assert_array_equal(line.get_xdata(), fit.history["step"])
-        np.testing.assert_array_equal(line.get_ydata(), fit.history[name])
+        np.testing.assert_array_equal(line.get_xdata(), fit.history[0]["step"])
+        np.testing.assert_array_equal(line.get_ydata(), fit.history[0][name])
         assert axes.get_ylabel() == name
 
 
@@ -178,13 +179,16 @@ def test_history_shows_every_stage(fitted):
     assert residual.alt.endswith("from 1 to 0.125.")
     assert divergence.alt.endswith("from 5 to 3.")
     assert consistency.alt.endswith("from 0.1 to 0.03.")
-    assert residual.x_name == "step (stage 2 after 40, 3 after 60)"
+    assert residual.x_name == "step (consistency after 40, settling after 60)"
     assert len(residual.points.split()) == 6
 
 
 def test_history_of_other_methods_is_their_loss(fitted):
     fit, _ = fitted
-    other = replace(fit, history={"step": np.arange(3), "loss": np.array([3.0, 2.0, 1.0])})
+    other = replace(
+        fit,
+        history=[StageHistory("own", {"step": np.arange(3), "loss": np.array([3.0, 2.0, 1.0])})],
+    )
     ax = pl.history(other)
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), [3.0, 2.0, 1.0])
     assert [part.title for part in history_charts(other)] == ["The loss of the method"]

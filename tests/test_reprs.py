@@ -5,6 +5,7 @@ import numpy as np
 import stitchflow as sf
 from falling import falling, known_fit, three_stages, well
 from stitchflow._html import table
+from stitchflow._training.history import StageHistory
 
 
 def test_tables_escape_what_they_are_given():
@@ -34,7 +35,9 @@ def test_an_energy_shows_its_terms_before_and_after_it_is_fitted():
 
 
 def test_a_fit_shows_how_it_ended():
-    fit = known_fit(sf.Potential(well), residual=np.array([2.0, 0.125]))
+    fit = known_fit(
+        sf.Potential(well), history=[StageHistory("own", {"residual": np.array([2.0, 0.125])})]
+    )
     html = fit._repr_html_()
     for word in ("Fit by stitching", "known", "0.125", "150 individuals"[4:]):
         assert word in html
@@ -45,17 +48,17 @@ def test_a_fit_shows_how_it_ended():
 
 def test_a_fit_shows_every_stage():
     """The first stage's numbers are not where a fit with three ended."""
-    fit = known_fit(sf.Potential(well), **three_stages())
+    fit = known_fit(sf.Potential(well), history=three_stages())
     html, lines = fit._repr_html_(), fit.summary().splitlines()
     cell = '<th style="text-align:left">{}</th><td>{}</td>'
     for name, value in (
-        ("divergence, stage 1", "4"),
-        ("residual, stage 1", "0.5"),
-        ("consistency, stage 2", "0.03"),
-        ("residual, stage 2", "0.25"),
-        ("divergence, stage 3", "3"),
-        ("residual, stage 3", "0.125"),
+        ("divergence, stitching", "4"),
+        ("residual, stitching", "0.5"),
+        ("consistency, consistency", "0.03"),
+        ("residual, consistency", "0.25"),
+        ("divergence, settling", "3"),
+        ("residual, settling", "0.125"),
     ):
         assert cell.format(name, value) in html
-    assert "stage 2: loss 2, consistency 0.03, residual 0.25" in lines
-    assert "stage 3: loss 1, divergence 3, residual 0.125" in lines
+    assert "consistency: loss 2, consistency 0.03, residual 0.25" in lines
+    assert "settling: loss 1, divergence 3, residual 0.125" in lines

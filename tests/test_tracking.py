@@ -32,8 +32,8 @@ def test_a_callback_is_told_the_history_row_by_row(data):
     fit = sf.fit(data, QUICK, progress=False, callback=rows.append)
     assert [row["stage"] for row in rows[:5]] == ["stitching"] * 3 + ["consistency"] * 2
     for name in ("step", "loss", "divergence"):
-        assert [row[name] for row in rows[:3]] == fit.history[name].tolist()
-    assert [row["consistency"] for row in rows[3:5]] == fit.history["consistency/2"].tolist()
+        assert [row[name] for row in rows[:3]] == fit.history[0][name].tolist()
+    assert [row["consistency"] for row in rows[3:5]] == fit.history[1]["consistency"].tolist()
     told = len(rows)
     sf.fit(data, QUICK, progress=False)
     assert len(rows) == told  # nobody watches the next fit
@@ -53,7 +53,7 @@ def test_a_callback_may_stop_a_loop_and_is_then_forgotten():
     with pytest.raises(OSError, match="no space for logs"), watched_by(until_full):
         run()
     assert [(row["stage"], row["step"]) for row in rows] == [("fit", 3 * k) for k in (1, 2, 3, 4)]
-    assert run().history["loss"][:4].tolist() == [row["loss"] for row in rows]
+    assert run().history[0]["loss"][:4].tolist() == [row["loss"] for row in rows]
     assert len(rows) == 4
 
 
@@ -70,7 +70,7 @@ def test_tensorboard_reads_what_was_written(data, tmp_path):
     fit = sf.fit(data, QUICK, progress=False, callback=sf.tracking.TensorBoard(tmp_path))
     written = EventAccumulator(str(tmp_path)).Reload()
     found = [event.tensor_proto.float_val[0] for event in written.Tensors("stitching/loss")]
-    np.testing.assert_allclose(found, fit.history["loss"], rtol=1e-6)
+    np.testing.assert_allclose(found, fit.history[0]["loss"], rtol=1e-6)
 
 
 @pytest.mark.full
@@ -83,7 +83,7 @@ def test_mlflow_reads_what_was_written(data, tmp_path, monkeypatch):
         fit = sf.fit(data, QUICK, progress=False, callback=sf.tracking.MLflow())
     kept = mlflow.MlflowClient().get_metric_history(run.info.run_id, "stitching/loss")
     assert [(point.step, point.value) for point in kept] == list(
-        zip(fit.history["step"], fit.history["loss"], strict=True)
+        zip(fit.history[0]["step"], fit.history[0]["loss"], strict=True)
     )
 
 
@@ -94,7 +94,7 @@ def test_wandb_keeps_what_was_logged(data, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SILENT", "true")
     watch = sf.tracking.WandB(mode="offline", dir=tmp_path)
     fit = sf.fit(data, QUICK, progress=False, callback=watch)
-    assert watch.run.summary["stitching/loss"] == fit.history["loss"][-1]
+    assert watch.run.summary["stitching/loss"] == fit.history[0]["loss"][-1]
     assert watch.run.summary["consistency/step"] == 2
     watch.run.finish()
     assert list(tmp_path.rglob("run-*.wandb"))

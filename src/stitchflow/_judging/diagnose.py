@@ -133,7 +133,7 @@ def one_step(fit: Fit, test: Snapshots, key: KeyLike) -> Carried | None:
     """
     kept = np.unique(np.linspace(0, len(test) - 1, CARRIED_TIMES).round().astype(int))
     test = test.keep_times(test.times[kept]).subsample(CARRIED, key)
-    still = Fit(Nearest(), NearestFlow(test), None, Status(True, ""), {}, 0, 0.0, times=fit.times)
+    still = Fit(Nearest(), NearestFlow(test), None, Status(True, ""), [], 0, 0.0, times=fit.times)
     ask = {"metrics": ("w1",), "protocols": ("one-step",), "key": key}
     try:
         return Carried(*(evaluate(one, test, **ask).mean("one-step") for one in (fit, still)))

@@ -20,11 +20,9 @@ from stitchflow._method.flow import Flow
 from stitchflow._parts import PACKAGE
 from stitchflow._status import BadInput, BadInputType, Status
 from stitchflow._training.checkpoint import Checkpoint
+from stitchflow._training.history import StageHistory
 from stitchflow._training.optimise import Optimum
 from stitchflow._types import KeyLike
-
-# Columns of a history that are no part of the objective.
-BOOKKEEPING = ("step", "loss", "gradient")
 
 
 @dataclass
@@ -36,8 +34,7 @@ class Fit:
         flow: samples, simulates, and knows densities and velocities.
         energy: what was learned, in the user's units; None for methods without one.
         status: how the fit ended, in a sentence.
-        history: each part of the loss at every look, and the steps of the looks; those of a
-            second stage end in `/2`, and so on.
+        history: one `StageHistory` for each stage: the loss and its parts at every look.
         steps: how many there were, over all stages.
         seconds: how long it took.
         seed: the key, where it was an integer.
@@ -50,7 +47,7 @@ class Fit:
     flow: Flow
     energy: Energy | None
     status: Status
-    history: dict[str, np.ndarray]
+    history: list[StageHistory]
     steps: int
     seconds: float
     seed: int | None = None
@@ -84,22 +81,6 @@ class Fit:
             data=data,
         )
 
-    @property
-    def stages(self) -> list[dict[str, np.ndarray]]:
-        """`history` stage by stage; steps are counted from the beginning of the fit."""
-        found: dict[int, dict[str, np.ndarray]] = {}
-        for name, values in self.history.items():
-            part, _, number = name.rpartition("/")
-            later = bool(part) and number.isdigit()
-            stage = found.setdefault(int(number) if later else 1, {})
-            stage[part if later else name] = values
-        stages, done = [found[number] for number in sorted(found)], 0
-        for stage in stages:
-            if len(stage.get("step", ())):
-                stage["step"] = done + stage["step"]
-                done = stage["step"][-1]
-        return stages
-
     def __repr__(self) -> str:
         return f"Fit({self.method.name}: {self.status})"
 
@@ -107,10 +88,10 @@ class Fit:
         rows = [("ended", str(self.status)), ("took", f"{self.seconds:.1f} s, {self.steps} steps")]
         if self.energy is not None:
             rows.append(("energy", f"{self.energy!r}, beta = {self.energy.beta:.4g}"))
-        for k, stage in enumerate(self.stages, 1):
-            where = f", stage {k}" if len(self.stages) > 1 else ""
-            parts = (n for n, v in stage.items() if n not in BOOKKEEPING and len(v))
-            rows.extend((f"{name}{where}", f"{stage[name][-1]:.4g}") for name in parts)
+        for stage in self.history:
+            where = f", {stage.name}" if len(self.history) > 1 else ""
+            last = ((name, v[-1]) for name, v in stage.parts.items() if len(v))
+            rows.extend((f"{name}{where}", f"{value:.4g}") for name, value in last)
         rows.append(("data", repr(self.data)) if self.data else ("times", f"{len(self.times)}"))
         return table(f"Fit by {self.method.name}", rows)
 
@@ -119,8 +100,8 @@ class Fit:
         lines = [f"{self.method.name}: {self.status} in {self.seconds:.1f} s"]
         if self.energy is not None:
             lines.append(f"energy: {self.energy!r}, beta = {self.energy.beta:.4g}")
-        for k, stage in enumerate(self.stages, 1):
-            where = f"stage {k}: " if len(self.stages) > 1 else ""
+        for stage in self.history:
+            where = f"{stage.name}: " if len(self.history) > 1 else ""
             last = (f"{name} {v[-1]:.4g}" for name, v in stage.items() if name != "step")
             lines.append(where + ", ".join(last))
         if self.data is not None:

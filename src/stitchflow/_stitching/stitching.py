@@ -12,15 +12,13 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array
 
 from stitchflow._data.advice import advice
 from stitchflow._data.checks import check_data
@@ -39,71 +37,54 @@ from stitchflow._energy.packing import (
     units_from,
     with_arrays,
 )
-from stitchflow._energy.terms import Entropy, Potential, Term
+from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import PAIR_BUDGET
-from stitchflow._measure.spline import Spline, SplineCurve
+from stitchflow._measure.spline import SplineCurve
 from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.flow import Flow
-from stitchflow._objective.consistency import Consistency
-from stitchflow._objective.divergence import KL, Divergence
-from stitchflow._objective.growth import Growth
 from stitchflow._objective.intervals import Forward
-from stitchflow._objective.residual import Residual, VelocityResidual
-from stitchflow._parts import LATER, described, made
+from stitchflow._objective.residual import VelocityResidual
+from stitchflow._parts import described, made
 from stitchflow._status import BadInput, BadInputType, DataWarning
-from stitchflow._stitching.defaults import resolve
 from stitchflow._stitching.named_settings import with_settings
+from stitchflow._stitching.plan import Plan, Specification
+from stitchflow._stitching.resolve import resolve
 from stitchflow._stitching.stages import train
-from stitchflow._stitching.start import start
+from stitchflow._stitching.start import start, start_model
 from stitchflow._stitching.stitched_flow import StitchedFlow
 from stitchflow._training.checkpoint import Checkpoint
-from stitchflow._training.optimise import Optimiser, Optimum
+from stitchflow._training.optimise import Optimum
 from stitchflow._training.sharding import Devices
-from stitchflow._types import KeyLike, Scalar, as_key, check_count
+from stitchflow._types import KeyLike, as_key
 from stitchflow.tracking import Callback, watched_by
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Stitching(Method):
+class Stitching(Specification, Method):
     """The paper's method, with its parts as objects. None leaves a choice to the data.
 
-    `particles` and `nodes` are the size of the curve; `batch` the individuals looked at per step.
-    `learn_weights`, `learn_bandwidth` and `learn_particles` free or freeze parts of the curve,
-    whose paths are straight between nodes unless `curve` is a `Spline`.
+    Arguments:
+        energy: the sum of terms to learn, such as `Potential() + Entropy() + Interaction()`.
+        particles: how many the curve has; more describe finer clouds and cost more.
+        nodes: times between which particles move straight, the observed times among them.
+        residual: how far the curve is from the energy's flow; its weight is part of it.
+        divergence: how far a marginal is from the individuals of its time.
+        consistency: the second stage, in which the energy is trained on where it carries
+            individuals; `Consistency(steps=0)` leaves it out.
+        growth: a learned rate of birth and death; None keeps all masses as they are.
+        optimiser: the rule, rate and number of steps of the first stage.
+        batch: individuals that a step of the data term looks at.
+        learn_particles: whether the particles' paths are trained, or stay where they start.
+        learn_weights: whether the particles' weights are trained, or stay equal.
+        learn_bandwidth: whether the kernel's width is trained.
+        curve: `Spline()` for smooth paths; None for paths that are straight between nodes.
+
+    >>> Stitching(energy=Potential() + Entropy(), particles=100, nodes=50).name
+    'stitching'
     """
-
-    energy: Energy = field(default_factory=lambda: Potential() + Entropy())
-    particles: int | None = None
-    nodes: int | None = None
-    residual: Residual = field(default_factory=VelocityResidual)
-    divergence: Divergence = field(default_factory=KL)
-    consistency: Consistency = field(default_factory=Consistency)
-    growth: Growth | None = None
-    optimiser: Optimiser = field(default_factory=Optimiser)
-    batch: int | None = None
-    learn_particles: bool | None = None
-    learn_weights: bool | None = None
-    learn_bandwidth: bool | None = None
-    curve: Spline | None = field(default=None, metadata=LATER)
-
-    def __post_init__(self) -> None:
-        # A single term is an energy too.
-        energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy
-        kinds = {"energy": Energy, "residual": Residual}
-        kinds |= {"divergence": Divergence, "optimiser": Optimiser, "consistency": Consistency}
-        kinds |= {"growth": Growth, "curve": Spline}
-        object.__setattr__(self, "energy", energy)
-        for name, kind in kinds.items():
-            value = getattr(self, name)
-            absent = name in ("growth", "curve") and value is None
-            if not absent and not isinstance(value, kind):
-                raise BadInputType(f"{name} must be a {kind.__name__}, got {value!r}")
-        for name, least in (("particles", 1), ("nodes", 2), ("batch", 1)):
-            if getattr(self, name) is not None:
-                check_count(getattr(self, name), name, least)
 
     @classmethod
     def by_name(cls) -> dict[str, Callable[[], Method]]:
@@ -122,12 +103,15 @@ class Stitching(Method):
         """These settings with every None replaced by what suits the data."""
         return resolve(self, data)
 
+    def plan(self, data: Snapshots) -> Plan:
+        """What a fit to this data uses: these settings with nothing left open."""
+        return Plan.of(self.resolved(data))
+
     def memory(self, data: Snapshots) -> int:
         """About how many bytes a fit needs beside the program itself."""
-        method = self.resolved(data)
-        n, k = method.particles or 0, method.nodes or 0
-        largest, times = int(data.counts.max()), len(data)
-        batch = min(largest * times, max(method.batch or 0, 32))
+        plan = self.plan(data)
+        n, k, largest, times = plan.particles, plan.nodes, int(data.counts.max()), len(data)
+        batch = min(largest * times, max(plan.batch, 32))
         pairs = min(k * n * n, PAIR_BUDGET) + batch * n
         # A pass keeps about four pair arrays for its derivative; Adam two copies of all parameters.
         held = min(times * largest * data.dim, POOL)
@@ -172,11 +156,12 @@ class Stitching(Method):
     def fit(
         self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Checkpoint | None = None
     ) -> Fit:
-        method = self.resolved(data)
+        resolved = self.resolved(data)
+        plan = Plan.of(resolved)
         start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
-        model, seen = method.model(data, start_key, energy_key), Observations.source(data)
-        optimum = train(method, model, seen, loop_key, data, progress, checkpoint)
-        return method._as_fit(optimum, data, key)
+        model, seen = start_model(plan, data, start_key, energy_key), Observations.source(data)
+        optimum = train(plan, model, seen, loop_key, data, progress, checkpoint)
+        return resolved._as_fit(optimum, data, key)
 
     def fit_on(
         self,
@@ -187,47 +172,41 @@ class Stitching(Method):
         checkpoint: Checkpoint | None = None,
     ) -> Fit:
         """Particles and individuals are cut into one part for each of the devices."""
-        method = self.resolved(data)
+        parts, resolved = Devices(devices), self.resolved(data)
+        particles = parts.multiple(Plan.of(resolved).particles)
+        resolved = replace(resolved, particles=particles)
+        plan = Plan.of(resolved)
         start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
-        parts = Devices(devices)
-        assert method.particles is not None, "settings are not resolved"
-        method = replace(method, particles=parts.multiple(method.particles))
-        curve, energy = method.model(data, start_key, energy_key)
+        curve, energy = start_model(plan, data, start_key, energy_key)
         model = parts.spread((curve, energy), [(curve.particles, 1), (curve.log_weights, 0)])
         place = lambda seen: parts.spread(seen, [(seen.points, 1), (seen.weights, 1)])
         seen = Observations.source(data, len(parts), place)
-        optimum = train(method, model, seen, loop_key, data, progress, checkpoint)
-        return method._as_fit(replace(optimum, model=parts.whole(optimum.model)), data, key)
+        optimum = train(plan, model, seen, loop_key, data, progress, checkpoint)
+        return resolved._as_fit(replace(optimum, model=parts.whole(optimum.model)), data, key)
 
     def fit_together(
         self, data: Snapshots, parts: Sequence[Snapshots], key: KeyLike, progress: bool
     ) -> list[Fit]:
         """A fit to each of `parts`, reweighted copies of `data`, in one compiled loop."""
-        method = self.resolved(data)
-        start_key, loop_key = jax.random.split(as_key(key))
+        resolved = self.resolved(data)
+        plan, (start_key, loop_key) = Plan.of(resolved), jax.random.split(as_key(key))
         starts = jax.random.split(start_key, (len(parts), 2))
-        models = [method.model(part, *keys) for part, keys in zip(parts, starts, strict=True)]
+        models = [start_model(plan, part, *keys) for part, keys in zip(parts, starts, strict=True)]
         arrays = [eqx.filter(model, eqx.is_array) for model in models]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
         model = eqx.combine(stacked, eqx.filter(models[0], eqx.is_array, inverse=True))
         weights = jnp.stack([Observations.of(part).weights for part in parts])
         seen = eqx.tree_at(lambda o: o.weights, Observations.of(data), weights)
         keys = jax.random.split(loop_key, len(parts))
-        optimum = train(method, model, lambda _: seen, keys, data, progress, together=True)
+        optimum = train(plan, model, lambda _: seen, keys, data, progress, together=True)
         member = lambda i: jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, optimum.model)
         return [
-            method._as_fit(replace(optimum, model=member(i)), part) for i, part in enumerate(parts)
+            resolved._as_fit(replace(optimum, model=member(i)), part)
+            for i, part in enumerate(parts)
         ]
 
     def start_of(self, data: Snapshots, units: Units, key: KeyLike) -> Curve:
-        return start(self.resolved(data), data, key, units)
-
-    def model(self, data: Snapshots, start_key: Array, energy_key: Array) -> tuple[Curve, Energy]:
-        """Where the fit starts: a curve along the least bent paths, an energy of the right size."""
-        units = data.units
-        curve = start(self, data, start_key, units)
-        energy = self.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
-        return curve, energy.sized_for(curve.speed)
+        return start(self.plan(data), data, key, units)
 
     def _as_fit(self, optimum: Optimum, data: Snapshots, key: KeyLike = None) -> Fit:
         curve, energy = optimum.model
@@ -271,48 +250,6 @@ class Stitching(Method):
         curve, ready = with_arrays((curve, ready), arrays)
         check_pushes(ready, entries)
         return method, StitchedFlow(curve, ready, units), ready
-
-    def loss(
-        self, model: tuple[Curve, Energy], data: Observations, key: Array
-    ) -> tuple[Scalar, dict[str, Scalar]]:
-        """The boxed objective on one minibatch, and its two parts."""
-        curve, energy = model
-        draw, noise, quadrature = jax.random.split(key, 3)
-        assert self.batch is not None, "settings are not resolved"
-        times, points, weights, scale = data.minibatch(self.batch, draw)
-
-        def divergence(t: Scalar, x: Array, w: Array, k: Array) -> Scalar:
-            return self.divergence(curve.at(t), x, w, k)
-
-        keys = jax.random.split(noise, times.shape[0])
-        fit = scale * jax.vmap(divergence)(times, points, weights, keys).sum()
-        # Weights answer to the individuals alone: a residual would empty paths it cannot explain.
-        held = eqx.tree_at(lambda c: c.log_weights, curve, jax.lax.stop_gradient(curve.log_weights))
-        residual = self.residual(held, energy, quadrature)
-        parts = {"divergence": fit, "residual": residual}
-        total = fit + self.residual.factor * residual
-        if self.growth is not None:
-            parts["growth"] = self.growth.loss(curve, data)
-            total += parts["growth"]
-        return total, parts
-
-    def energy_loss(
-        self, energy: Energy, data: tuple[Curve, Observations], key: Array
-    ) -> tuple[Scalar, dict[str, Scalar]]:
-        """What the energy alone answers for once the curve is fixed, and its two parts."""
-        curve, seen = data
-        simulate, quadrature = jax.random.split(key)
-        apart = self.consistency(energy, seen, simulate)
-        residual = self.residual(curve, energy, quadrature)
-        total = self.consistency.weight * apart + self.residual.factor * residual
-        return total, {"consistency": apart, "residual": residual}
-
-    def curve_loss(
-        self, curve: Curve, data: tuple[Energy, Observations], key: Array
-    ) -> tuple[Scalar, dict[str, Scalar]]:
-        """The boxed objective of a curve under a fixed energy."""
-        energy, seen = data
-        return self.loss((curve, energy), seen, key)
 
 
 def fit(

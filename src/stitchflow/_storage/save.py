@@ -35,6 +35,7 @@ from stitchflow._storage.run_state import (
     settle,
     whole_model,
 )
+from stitchflow._training.history import StageHistory, in_a_row
 from stitchflow._types import check_count, check_hidden
 from stitchflow.rivals import PathFlow
 from stitchflow.rivals._flow_curve import SHAPES
@@ -114,7 +115,11 @@ def plain(fit: Fit) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     packed = fit.method.pack(fit)
     for name, array in packed.arrays.items():
         _check_finite(name, array)  # what `load` would refuse is never written
-    history = {f"history/{name}": values for name, values in fit.history.items()}
+    history = {
+        f"history/{name}" + (f"/{k}" if k > 1 else ""): values
+        for k, stage in enumerate(fit.history, 1)
+        for name, values in stage.items()
+    }
     data = None if fit.data is None else fit.data.fingerprint
     header = {
         "format": FORMAT,
@@ -124,6 +129,7 @@ def plain(fit: Fit) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "steps": fit.steps,
         "seconds": fit.seconds,
         "seed": fit.seed,
+        "stages": [stage.name for stage in fit.history],
         "times": fit.times.tolist(),
         "data": {"fingerprint": data, **fit.source},
         "versions": versions(),
@@ -140,11 +146,7 @@ def from_plain(
 ) -> Fit:
     """The fit that `plain` described, or an error about what is wrong with it."""
     energy = Energy((energy,)) if isinstance(energy, Term) else energy
-    history = {n.split("/", 1)[1]: a for n, a in arrays.items() if n.startswith("history/")}
     model = {n: a for n, a in arrays.items() if not n.startswith("history/")}
-    for name, array in history.items():
-        if array.dtype.kind not in "iuf" or array.ndim != 1:
-            raise BadInput(f"the stored history of {name} is not a column of numbers")
     try:
         header, parts = upgraded(header), parts or {}
         kind = _method_of(header, parts)
@@ -157,7 +159,7 @@ def from_plain(
             flow=flow,
             energy=energy,
             status=Status(bool(header["status"]["ok"]), str(header["status"]["message"])),
-            history=history,
+            history=_history(header, arrays),
             steps=int(header["steps"]),
             seconds=float(header["seconds"]),
             seed=header["seed"],
@@ -168,6 +170,25 @@ def from_plain(
         raise
     except Exception as error:  # what a hostile header may hold has no end
         raise BadInput(f"not a valid run header: {error!r}") from None
+
+
+def _history(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[StageHistory]:
+    """Columns `history/loss`, `history/loss/2` and so on, as one history for each stage.
+
+    Runs of version 0.1.0 do not name their stages.
+    """
+    stages: dict[int, dict[str, np.ndarray]] = {}
+    for name, array in arrays.items():
+        if not name.startswith("history/"):
+            continue
+        if array.dtype.kind not in "iuf" or array.ndim != 1:
+            raise BadInput(f"the stored {name} is not a column of numbers")
+        column, _, number = name.removeprefix("history/").rpartition("/")
+        later = bool(column) and number.isdigit()
+        stages.setdefault(int(number) if later else 1, {})[column if later else number] = array
+    names = header.get("stages", [header["method"], *(f"stage {k}" for k in sorted(stages)[1:])])
+    ordered = [stages[number] for number in sorted(stages)]
+    return in_a_row(StageHistory(str(n), c) for n, c in zip(names, ordered, strict=True))
 
 
 def _method_of(header: dict[str, Any], parts: Mapping[str, Any]) -> type[Method]:

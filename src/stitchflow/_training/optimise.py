@@ -19,6 +19,7 @@ from jaxtyping import Array
 from stitchflow._parts import Part
 from stitchflow._status import BadInputType, Status
 from stitchflow._training.checkpoint import Checkpoint
+from stitchflow._training.history import StageHistory, in_a_row
 from stitchflow._types import LARGEST, check_count, check_number
 from stitchflow.tracking import tell, tqdm
 
@@ -71,19 +72,17 @@ class Optimum:
     """What `minimise` found."""
 
     model: Any
-    history: dict[str, np.ndarray]
+    history: list[StageHistory]
     status: Status
     steps: int
     seconds: float
 
     def then(self, other: Optimum, model: Any) -> Optimum:
-        """Two minimisations in a row as one; the later one's history keeps its own steps."""
-        stage = 2 + sum(name.startswith("step/") for name in self.history)
-        history = {f"{name}/{stage}": values for name, values in other.history.items()}
+        """Two minimisations in a row as one."""
         words = f"{self.status.message}, then {other.status.message}"
         return Optimum(
             model,
-            {**self.history, **history},
+            in_a_row([*self.history, *other.history]),
             Status(self.status.ok and other.status.ok, words),
             self.steps + other.steps,
             self.seconds + other.seconds,
@@ -182,7 +181,8 @@ def minimise(
         bar.close()
 
     rows = now.rows
-    history = {n: np.array([row[n] for row in rows]) for n in rows[0]} if rows else {}
+    columns = {n: np.array([row[n] for row in rows]) for n in rows[0]} if rows else {}
+    history = [StageHistory(label, columns)] if rows else []
     status = _status(now, optimiser, steps, interrupted)
     model = eqx.combine(now.best, static)
     return Optimum(model, history, status, now.done, time.perf_counter() - start)

@@ -21,14 +21,14 @@ def history(fit: Fit, *, ax: Any = None) -> Any:
     alone the curve is fixed, and its predictions are compared with the data instead (`consistency`,
     on the right). Of other methods the one loss they have.
     """
-    if "step" not in fit.history:
+    if not fit.history:
         raise BadInput(f"{fit.method.name} has no history to draw")
     ax = axes(ax)
     ax.set_title("loss history")
     ax.set_xlabel("step")
-    for before in fit.stages[:-1]:
-        ax.axvline(before["step"][-1], color="0.8", lw=1)
-    if "residual" not in fit.history:
+    for stage in fit.history[1:]:
+        ax.axvline(stage.begins, color="0.8", lw=1)
+    if not any("residual" in stage for stage in fit.history):
         _over_stages(ax, fit, "loss", color=PALETTE[0])
         ax.set_ylabel("loss")
         return ax
@@ -37,7 +37,7 @@ def history(fit: Fit, *, ax: Any = None) -> Any:
     _over_stages(twin, fit, "residual", color=PALETTE[1], ls="--")
     _over_stages(twin, fit, "consistency", color=PALETTE[2], ls=":")
     ax.set_ylabel("divergence", color=PALETTE[0])
-    compared = any("consistency" in stage for stage in fit.stages)
+    compared = any("consistency" in stage for stage in fit.history)
     twin.set_ylabel("residual; consistency (dotted)" if compared else "residual", color=PALETTE[1])
     twin.set_yscale("log")
     return ax
@@ -45,9 +45,9 @@ def history(fit: Fit, *, ax: Any = None) -> Any:
 
 def _over_stages(ax: Any, fit: Fit, part: str, **look: Any) -> None:
     """One line for each stage that has this part of the objective."""
-    for stage in fit.stages:
+    for stage in fit.history:
         if part in stage:
-            ax.plot(stage["step"], stage[part], **look)
+            ax.plot(stage.steps, stage[part], **look)
 
 
 def interaction(fit: Fit, data: Snapshots | None = None, *, ax: Any = None) -> Any:

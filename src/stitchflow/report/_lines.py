@@ -90,15 +90,16 @@ class _Scale:
 
 def history_charts(fit: Fit) -> list[Chart]:
     """The parts of the objective over all stages of the fit."""
-    charts, stages = [], [stage for stage in fit.stages if "step" in stage]
-    parts = PARTS if "residual" in fit.history else {"loss": "The loss of the method"}
-    begins = [f"{k} after {before['step'][-1]:g}" for k, before in enumerate(stages[:-1], 2)]
-    x_name = f"step (stage {', '.join(begins)})" if begins else "step"
+    charts, stages = [], [stage for stage in fit.history if "step" in stage]
+    whole = any("residual" in stage for stage in stages)
+    parts = PARTS if whole else {"loss": "The loss of the method"}
+    begins = [f"{stage.name} after {stage.begins}" for stage in stages[1:]]
+    x_name = f"step ({', '.join(begins)})" if begins else "step"
     for name, title in parts.items():
         those = [stage for stage in stages if name in stage]
         values = np.concatenate([stage[name] for stage in those] or [np.empty(0)])
         if np.isfinite(values).sum() > 1:
-            steps = np.concatenate([stage["step"] for stage in those])
+            steps = np.concatenate([stage.steps for stage in those])
             charts.append(Chart.of(title, x_name, steps, values))
     return charts
 

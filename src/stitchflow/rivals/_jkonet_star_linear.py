@@ -20,6 +20,7 @@ from stitchflow._energy.terms import Entropy, Potential, with_fields
 from stitchflow._measure.kde import Cloud
 from stitchflow._method.driven import Driven
 from stitchflow._status import Status
+from stitchflow._training.history import StageHistory
 from stitchflow._training.optimise import Optimum
 from stitchflow._types import check_count, check_number
 from stitchflow.rivals._jko import Marginals, origins
@@ -94,7 +95,7 @@ class JKOnetStarLinear(Driven):
         left = total - 2.0 * products @ solution + solution @ squares @ solution
         return Optimum(
             with_coefficients(energy, solution),
-            {"step": np.array([1]), "loss": np.array([left])},
+            [StageHistory(self.name, {"step": np.array([1]), "loss": np.array([left])})],
             Status(True, f"solved for {len(solution)} coefficients"),
             1,
             time.perf_counter() - start,

@@ -28,7 +28,7 @@ class Nearest(Method):
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         start = time.perf_counter()
         flow, done = NearestFlow(data), Status(True, "nothing to train")
-        return Fit(self, flow, None, done, {}, 0, time.perf_counter() - start, data=data)
+        return Fit(self, flow, None, done, [], 0, time.perf_counter() - start, data=data)
 
     def pack(self, fit: Fit) -> Packed:
         assert isinstance(fit.flow, NearestFlow)

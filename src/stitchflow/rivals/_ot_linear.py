@@ -43,7 +43,7 @@ class OTLinear(Method):
             couplings.append((rows, columns, full[rows, columns]))
         done = Status(True, f"{len(couplings)} optimal transport plans")
         flow = OTLinearFlow(data, couplings)
-        return Fit(self, flow, None, done, {}, 0, time.perf_counter() - start, data=data)
+        return Fit(self, flow, None, done, [], 0, time.perf_counter() - start, data=data)
 
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow

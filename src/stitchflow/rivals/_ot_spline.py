@@ -54,7 +54,7 @@ class OTSpline(Method):
             shares = np.ones(paths.shape[1])
         done = Status(True, f"{paths.shape[1]} splines")
         flow = OTSplineFlow(data.times, paths, shares)
-        return Fit(self, flow, None, done, {}, 0, time.perf_counter() - start, data=data)
+        return Fit(self, flow, None, done, [], 0, time.perf_counter() - start, data=data)
 
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow

@@ -1,0 +1,83 @@
+"""Two kinds of settings: what a user asks for, and what a fit to certain data uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Entropy, Potential, Term
+from stitchflow._measure.spline import Spline
+from stitchflow._objective.consistency import Consistency
+from stitchflow._objective.divergence import KL, Divergence
+from stitchflow._objective.growth import Growth
+from stitchflow._objective.residual import Residual, VelocityResidual
+from stitchflow._parts import LATER
+from stitchflow._status import BadInput, BadInputType
+from stitchflow._training.optimise import Optimiser
+from stitchflow._types import check_count
+
+
+@dataclass(frozen=True)
+class Specification:
+    """What a user asks of stitching; None leaves a choice to the data (`resolve`)."""
+
+    energy: Energy = field(default_factory=lambda: Potential() + Entropy())
+    particles: int | None = None
+    nodes: int | None = None
+    residual: Residual = field(default_factory=VelocityResidual)
+    divergence: Divergence = field(default_factory=KL)
+    consistency: Consistency = field(default_factory=Consistency)
+    growth: Growth | None = None
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    batch: int | None = None
+    learn_particles: bool | None = None
+    learn_weights: bool | None = None
+    learn_bandwidth: bool | None = None
+    curve: Spline | None = field(default=None, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        # A single term is an energy too.
+        energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy
+        kinds = {"energy": Energy, "residual": Residual}
+        kinds |= {"divergence": Divergence, "optimiser": Optimiser, "consistency": Consistency}
+        kinds |= {"growth": Growth, "curve": Spline}
+        object.__setattr__(self, "energy", energy)
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            absent = name in ("growth", "curve") and value is None
+            if not absent and not isinstance(value, kind):
+                raise BadInputType(f"{name} must be a {kind.__name__}, got {value!r}")
+        for name, least in (("particles", 1), ("nodes", 2), ("batch", 1)):
+            if getattr(self, name) is not None:
+                check_count(getattr(self, name), name, least)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A specification with every choice made: what the start and the stages of a fit read.
+
+    Plans are compared by their settings, so that fits of the same plan share compiled programs.
+    """
+
+    energy: Energy
+    particles: int
+    nodes: int
+    residual: Residual
+    divergence: Divergence
+    consistency: Consistency
+    growth: Growth | None
+    optimiser: Optimiser
+    batch: int
+    learn_particles: bool
+    learn_weights: bool
+    learn_bandwidth: bool
+    curve: Spline | None
+
+    @staticmethod
+    def of(resolved: Specification) -> Plan:
+        """The plan of settings that were resolved for the data at hand."""
+        settings = {entry.name: getattr(resolved, entry.name) for entry in fields(Plan)}
+        optional = ("growth", "curve")
+        if left := [n for n, value in settings.items() if value is None and n not in optional]:
+            raise BadInput(f"settings are left to the data, resolve them first: {', '.join(left)}")
+        return Plan(**settings)
