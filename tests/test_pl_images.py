@@ -19,23 +19,26 @@ from falling import falling, known_fit, well
 from stitchflow import pl
 from stitchflow._judging.crossval import CrossValidation, FoldScore
 from stitchflow._stitching.ensemble import Ensemble
+from stitchflow._training.history import StageHistory
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 12.0  # of 255, root mean square: fonts and antialiasing differ between versions
 STEPS = np.linspace(0.0, 3.0, 25)
 
 
-def steps() -> dict[str, np.ndarray]:
+def steps() -> list[StageHistory]:
     step = np.arange(20.0, 2020.0, 20.0)
-    return {
+    columns = {
         "step": step,
         "divergence": 1.2 + np.exp(-step / 300.0),
         "residual": 0.02 + 2.0 * np.exp(-step / 200.0),
     }
+    return [StageHistory("stitching", columns)]
 
 
 def landscape_fit() -> sf.Fit:
-    return known_fit(sf.Potential(well) + sf.Entropy(beta=0.1, learn=False), **steps())
+    energy = sf.Potential(well) + sf.Entropy(beta=0.1, learn=False)
+    return known_fit(energy, history=steps())
 
 
 def members() -> Ensemble:

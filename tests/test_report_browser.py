@@ -9,6 +9,7 @@ import pytest
 import stitchflow as sf
 from chromium import BROWSER, Chromium
 from falling import falling, known_fit, well
+from stitchflow._training.history import StageHistory
 from stitchflow.report import write_report
 
 pytestmark = [
@@ -26,7 +27,9 @@ def page(request, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     step = np.linspace(15.0, 1500.0, 100)
     parts = {"divergence": 10.0 + 1.0 / step, "residual": 100.0 / step}
-    fit = known_fit(sf.Potential(well), request.param, step=step, **parts)
+    fit = known_fit(
+        sf.Potential(well), request.param, [StageHistory("stitching", {"step": step, **parts})]
+    )
     data = falling(request.param)
     names = np.array([f"{HOSTILE}{i}" for i in range(len(data.x))])
     groups = np.array([f"{HOSTILE}{i % 3}" for i in range(len(data.x))])
