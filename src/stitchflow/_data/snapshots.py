@@ -330,10 +330,12 @@ class Snapshots:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of everything in the table, whatever file it came from; its order counts."""
-        digest = hashlib.sha256()
+        # Names of groups are told apart from the same names as ids.
+        digest = hashlib.sha256(b"" if self.groups is None else b"groups")
         for column in (self.x, self.index, self.times, self.weights, self.ids, self.groups):
             if column is not None:
-                text = column.dtype.kind in "OU"
+                # Texts, and dates, which Python's buffers do not know.
+                text = column.dtype.kind in "OUSMm"
                 digest.update(str(column.shape).encode())
                 if text:
                     digest.update("\0".join(map(str, column)).encode())
