@@ -24,7 +24,8 @@ VARIANTS = {
 INTRODUCTION = """# Data terms compared
 
 Every data term at its defaults, everything else as `Stitching()` chooses it; seed 0,
-held-out individuals. Seconds are of one core that other work was sharing: no more than a rank.
+held-out individuals. Seconds were measured on one core shared with other work: only their order
+is meaningful.
 Written by `make divergences`.
 
 """

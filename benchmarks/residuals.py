@@ -25,7 +25,8 @@ VARIANTS["velocity, splines"] = lambda method: replace(method, curve=sf.Spline()
 INTRODUCTION = """# Residuals compared
 
 Every residual at its defaults, everything else as `Stitching()` chooses it; seed 0,
-held-out individuals. Seconds are of one core that other work was sharing: no more than a rank.
+held-out individuals. Seconds were measured on one core shared with other work: only their order
+is meaningful.
 Written by `make residuals`.
 
 """

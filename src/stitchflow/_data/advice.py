@@ -1,4 +1,4 @@
-"""What a careful colleague would say of the data before a fit, and what to do about it."""
+"""Warnings about data before a fit, each with what to do about it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from stitchflow._types import rows_named
 # A snapshot of fewer than this share of the usual number of individuals is small.
 SMALL = 0.1
 
-# A snapshot this many spreads off the way between its neighbours looks like another batch.
+# A snapshot this many spreads away from the line between its neighbours may be another batch.
 APART = 3.0
 
-# float32, in which answers are given, tells numbers apart down to this share of their size.
+# float32, the precision of results, distinguishes numbers down to this share of their size.
 DIGITS = 1e-5
 
-# Where so small a share of the individuals holds so large a share of the variance, a fit measures
-# everybody by the distance to a few.
+# Where this small share of the individuals has this large share of the variance, the unit of length
+# is set by a few individuals.
 FEW, DOMINANT = 0.01, 0.9
 
-MOST = 2000  # individuals looked at for what shows in a few
+MOST = 2000  # individuals that are compared to find copies
 
 
 def advice(data: Snapshots, nodes: int | None = None) -> list[str]:
-    """Sentences on what a fit cannot mend; `nodes` where a curve with nodes is fitted."""
+    """Sentences on what a fit cannot correct; `nodes` where a curve with nodes is fitted."""
     sentences = [*_sizes(data), *_dimensions(data), *_outliers(data)]
     sentences += [*_repeats(data), *_batches(data)]
     return [*sentences, *(_gaps(data, nodes) if nodes else ())]
@@ -47,7 +47,7 @@ def _sizes(data: Snapshots) -> list[str]:
     if small.size:
         sentences.append(
             f"the snapshots at t = {_listed(small)} are far smaller than the others (usually "
-            f"{usual:g} individuals): leave them out, or do not trust what is said of them"
+            f"{usual:g} individuals): leave them out, or do not rely on results at these times"
         )
     return sentences
 
@@ -68,13 +68,13 @@ def _dimensions(data: Snapshots) -> list[str]:
     if moving.min() < 1e-6 * moving.max():
         sentences.append(
             f"the spreads of the dimensions differ by a factor of {moving.max() / moving.min():.1g}"
-            ": the smallest do not count beside the largest; measure them in like units"
+            ": the smallest have no effect beside the largest; measure them in like units"
         )
     units = data.units
     if DIGITS * np.abs(units.centre).max() > units.length:
         sentences.append(
             f"individuals are {np.abs(units.centre).max():.2g} from zero and spread over "
-            f"{units.length:.2g}: answers in float32 lose the difference; subtract the mean first"
+            f"{units.length:.2g}: float32 does not resolve the differences; subtract the mean first"
         )
     return sentences
 
@@ -88,7 +88,7 @@ def from_middle(data: Snapshots) -> np.ndarray:
 
 
 def _outliers(data: Snapshots) -> list[str]:
-    """The fewest individuals that hold most of the variance, where they are very few."""
+    """The individuals that account for most of the variance, where they are very few."""
     away = from_middle(data)
     squares = (away / away.max()) ** 2
     order = np.argsort(squares)[::-1]
@@ -99,7 +99,7 @@ def _outliers(data: Snapshots) -> list[str]:
     rows = np.sort(order[:few] if data.rows is None else data.rows[order[:few]])
     return [
         f"{held[few - 1]:.0%} of the variance of all individuals comes from {rows_named(rows)}, so "
-        "that the others hardly count: leave out what is a mistake"
+        "that the others hardly matter: leave out individuals that are errors"
     ]
 
 
@@ -118,7 +118,7 @@ def _repeats(data: Snapshots) -> list[str]:
 
 
 def _batches(data: Snapshots) -> list[str]:
-    """Snapshots far off the way between their neighbours, which are near each other; and groups."""
+    """Snapshots far away from their neighbours in time, which are near each other; and groups."""
     sentences = []
     means = np.array([cloud.mean(axis=0, dtype=np.float64) for cloud in data.clouds])
     spreads = np.array([cloud.std(axis=0, dtype=np.float64).max() for cloud in data.clouds])
@@ -162,7 +162,7 @@ def _gaps(data: Snapshots, nodes: int) -> list[str]:
     # A gap is missed where no node lies in it, so that its two times share one interval.
     inside = np.searchsorted(places, observed[1:] + 1e-9, side="right")
     missed = np.flatnonzero(inside == np.searchsorted(places, observed[:-1] - 1e-9, side="right"))
-    # With more times than nodes some share an interval however even they are.
+    # With more times than nodes some times share an interval even if they are evenly spaced.
     if not missed.size or len(data) > nodes:
         return []
     worst = data.times[missed]

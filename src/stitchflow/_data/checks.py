@@ -1,4 +1,4 @@
-"""What every method needs of its data, said before any compute."""
+"""Checks of the data that every method needs, made before any computation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stitchflow._measure.curve import CLOSEST
 from stitchflow._status import BadInput, BadInputType
 from stitchflow._types import rows_named
 
-SMALLEST = 1e-15  # unit of length or time; squares and their quotients must stay in float32
+SMALLEST = 1e-15  # unit of length or time: squares and their quotients must not leave float32
 
 
 def check_data(data: Any) -> Snapshots:
-    """The data itself, or an error that says why no method could be fitted to it."""
+    """The data itself, or an error with the reason why no method can be fitted to it."""
     if not isinstance(data, Snapshots):
         raise BadInputType(f"data must be Snapshots, got {type(data).__name__}")
     if len(data) < 2:
@@ -29,7 +29,7 @@ def check_data(data: Any) -> Snapshots:
     for name, size in sizes.items():
         if not SMALLEST < size < 1.0 / SMALLEST:
             raise BadInput(
-                f"the data's unit of {name} would be {size:.3g}, which float32 has no room for: "
+                f"the data's unit of {name} would be {size:.3g}, outside the range of float32: "
                 "measure x and t in other units"
             )
     gaps = np.diff(data.times) / units.duration
@@ -44,11 +44,11 @@ def check_data(data: Any) -> Snapshots:
 
 
 def _check_outliers(data: Snapshots) -> None:
-    """Refuse individuals so far away that float32 cannot tell the others apart beside them.
+    """Refuse individuals so far away that float32 cannot distinguish the others.
 
-    One such individual would set the unit of length, in which all others are at one place. The
-    usual distance is a median, which outliers do not move, over those who are not exactly in the
-    middle: half of the individuals or more may be copies of each other.
+    One such individual would determine the unit of length, in which all others are at one place.
+    The usual distance is a median, which outliers do not affect, over the individuals that are not
+    exactly in the middle: half of the individuals or more may be copies of each other.
     """
     away = from_middle(data)
     usual = float(np.median(away[away > 0.0]))
@@ -57,13 +57,13 @@ def _check_outliers(data: Snapshots) -> None:
         rows = np.sort(far if data.rows is None else data.rows[far])
         raise BadInput(
             f"x has outliers in {rows_named(rows)}, {away.max():.2g} from the middle of the data "
-            f"where others are usually {usual:.2g} from it: beside more than a million times that "
-            "distance float32 cannot tell the others apart, so correct those rows or leave them out"
+            f"where others are usually {usual:.2g} from it: at more than a million times that "
+            "distance float32 cannot resolve the others, so correct those rows or leave them out"
         )
 
 
 def _check_spread(data: Snapshots) -> None:
-    """Refuse data that shows no population: one individual a time, or everybody at one place."""
+    """Refuse data without populations: one individual a time, or all of a time at one place."""
     present = (data.cloud(k)[data.cloud_weights(k) > 0] for k in range(len(data)))
     widest = max(float(cloud.std(axis=0, dtype=np.float64).max()) for cloud in present)
     if widest < CLOSEST * data.units.length:

@@ -1,7 +1,8 @@
-"""How far a population moves, told by all its snapshots together.
+"""How far a population moves, estimated from all its snapshots.
 
-A snapshot of ten individuals says little, a hundred of them at nearly the same time as much as one
-of a thousand. So everything here looks at *windows*: neighbouring snapshots taken together.
+A snapshot of ten individuals contains little information, but a hundred of them at nearly the same
+time contain as much as one of a thousand. Everything here therefore works on *windows*, which are
+neighbouring snapshots pooled.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ import numpy as np
 
 from stitchflow._measure.coupling import assignment, chain
 
-# Snapshots closer than the first of these shares of the duration are taken together. They are taken
-# apart again, share by share, as long as the motion between them exceeds what chance shows.
+# Snapshots closer than the first of these shares of the duration are pooled. They are separated
+# again, share by share, as long as the motion between them exceeds that of random assignments.
 CLOSE = (1 / 20, 1 / 80, 1 / 320, 0.0)
 
-# Places at which motion is compared with chance, and looked at from the start.
+# Windows at which motion is compared with random assignments, and with the first window.
 LOOKS = 20
 
 
 class Motion(NamedTuple):
     """How far a population moves, in units of its spread.
 
-    `distance`: the root mean squared way from the first window to the farthest one. `noise`: the
-    share of that way's square that independent samples of a population at rest would show too,
-    over the rest of it.
+    `distance`: the root mean squared displacement from the first window to the farthest one.
+    `noise`: the part of the squared displacement that independent samples of a population at rest
+    would also show, divided by the remaining part.
     """
 
     distance: float
@@ -34,16 +35,16 @@ class Motion(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """Neighbouring snapshots taken together: their mean times and everybody in them."""
+    """Neighbouring snapshots pooled: their mean times and all their individuals."""
 
     times: np.ndarray
     clouds: list[np.ndarray]
 
     @staticmethod
     def of(times: np.ndarray, clouds: list[np.ndarray]) -> Windows:
-        """The narrowest windows between which motion can be told from chance.
+        """The narrowest windows between which motion can be distinguished from sampling noise.
 
-        Times that are further apart than a twentieth of the duration are never taken together.
+        Times that are further apart than a twentieth of the duration are never pooled.
         """
         rng = np.random.default_rng(0)
         chosen = _grouped(times, CLOSE[0])
@@ -61,8 +62,8 @@ class Windows(NamedTuple):
 def _grouped(times: np.ndarray, share: float) -> list[tuple[int, int]]:
     """Ranges (first, end) of snapshots that span less than a share of the duration.
 
-    Ranges are halved at a wide gap near the middle, so that times that were split into nearly
-    equal ones stay together, and those of a smaller share lie within those of a larger one.
+    Ranges are split at a wide gap near the middle, so that nearly equal times stay together, and
+    the ranges of a smaller share lie within those of a larger one.
     """
     limit = share * (times[-1] - times[0]) * (1.0 - 1e-9)
     todo, done = [(0, len(times))], []
@@ -85,10 +86,10 @@ def _told_apart(
     clouds: list[np.ndarray],
     rng: np.random.Generator,
 ) -> bool:
-    """Whether neighbouring narrow windows within wide ones differ more than by chance.
+    """Whether neighbouring narrow windows within wide ones differ by more than sampling noise.
 
-    Chance is what the same individuals show when they are dealt to the two windows at random;
-    motion exceeds it where the squared way is more than twice as long.
+    The noise is estimated by assigning the same individuals to the two windows at random; motion
+    exceeds it where the squared displacement is more than twice as large.
     """
     ends = {end for _, end in wide}
     pairs = [(a, b) for a, b in pairwise(narrow) if a[1] not in ends]
@@ -103,17 +104,17 @@ def _told_apart(
 
 
 def _way(x: np.ndarray, y: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Ways between two clouds by optimal transport, on at most `most` individuals of each."""
+    """Displacements between two clouds by optimal transport, on at most `most` individuals each."""
     n = min(len(x), len(y), most)
     a, b = (np.asarray(z, np.float64)[rng.permutation(len(z))[:n]] for z in (x, y))
     return b[assignment(a, b, rng)] - a
 
 
 def motion(clouds: list[np.ndarray], matched: bool, most: int = 500, cap: float = 10.0) -> Motion:
-    """The motion seen on at most `most` individuals of at most `LOOKS` later windows.
+    """The motion of at most `most` individuals between the first and at most `LOOKS` later windows.
 
-    Two samples of n individuals at rest differ in their means alone by the population's variance
-    times 2 / n; with the finer differences of optimal transport about three times that.
+    The squared difference of the means of two samples of n individuals at rest is the population's
+    variance times 2 / n; the squared distance of optimal transport is about three times that.
     """
     if len(clouds) < 2:
         return Motion(1.0, 0.0)
@@ -136,7 +137,7 @@ def motion(clouds: list[np.ndarray], matched: bool, most: int = 500, cap: float 
 
 
 def actions(clouds: list[np.ndarray], matched: bool, most: int = 200) -> np.ndarray:
-    """Mean squared way over each gap, on at most `most` individuals; the same for every seed."""
+    """Mean squared displacement over each gap, of at most `most` individuals, with a fixed seed."""
     if not matched:
         rng = np.random.default_rng(0)
         n = min(most, *(len(cloud) for cloud in clouds))

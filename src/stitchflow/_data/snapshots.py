@@ -36,8 +36,8 @@ class Snapshots:
 
     Make one with `from_arrays` or `from_table`. `weights` sum to the number of individuals within
     each time, `ids` name the same individual across times, `groups` a donor or replicate; `rows`
-    are the row numbers of the table this came from, and `names` what that table calls all of its
-    rows, for the eye only.
+    are the row numbers in the original table, and `names` the names of all rows of that table, used
+    for display only.
     """
 
     x: np.ndarray
@@ -98,7 +98,7 @@ class Snapshots:
     def from_table(
         x: Any, t: Any, weights: Any = None, ids: Any = None, groups: Any = None
     ) -> Snapshots:
-        """From a long table: `x` (n, dim), the time of each row, and what else is known of it."""
+        """From a long table: `x` (n, dim), the time of each row, and optional columns."""
         x = as_cloud(x, "x")
         t = as_times(t, "t")
         n = len(x)
@@ -168,7 +168,7 @@ class Snapshots:
         return self.weights[self.slice(k)]
 
     def uneven_weights(self, k: int) -> np.ndarray | None:
-        """The same, or None where all individuals of the k-th time count alike."""
+        """The same, or None where all individuals of the k-th time have equal weights."""
         weights = self.cloud_weights(k)
         return None if np.ptp(weights) == 0 else weights
 
@@ -186,7 +186,7 @@ class Snapshots:
         return nearest
 
     def take(self, rows: np.ndarray) -> Snapshots:
-        """Chosen rows of this table; times left without anybody of weight disappear."""
+        """Chosen rows of this table; times without individuals of positive weight are removed."""
         rows = np.sort(np.asarray(rows, int))
         left = np.bincount(self.index[rows], self.weights[rows], minlength=len(self))
         rows = rows[left[self.index[rows]] > 0]
@@ -216,9 +216,9 @@ class Snapshots:
     ) -> tuple[Snapshots, Snapshots]:
         """Two parts with `fraction` of the individuals of each time in the first.
 
-        Every time keeps at least one individual in the first part. But individuals known by id stay
-        on one side at all times, and `by="group"` keeps groups together: then `fraction` is a share
-        of ids or groups, and a part has no snapshot of a time at which it has nobody.
+        Every time keeps at least one individual in the first part. Individuals known by id stay
+        in one part at all times, and `by="group"` keeps groups together: then `fraction` is a share
+        of ids or groups, and a part has no snapshot of a time at which it has no individuals.
         """
         check_number(fraction, "fraction", 0.0, 1.0, open_low=True)
         if by not in (None, "individual", "id", "group"):
@@ -251,9 +251,9 @@ class Snapshots:
         return self.take(np.concatenate(rows))
 
     def reweighted(self, key: KeyLike) -> Snapshots:
-        """A bootstrap of the individuals of each time: the same ones, with random counts.
+        """A bootstrap of the individuals of each time: the same individuals with random counts.
 
-        Individuals known by id get one count for all times.
+        Individuals known by id have the same count at all times.
         """
         rng, weights = as_rng(key), np.empty(len(self.x))
         if self.ids is not None:
@@ -265,7 +265,7 @@ class Snapshots:
                 share = self.cloud_weights(k) / n
                 weights[self.slice(k)] = rng.multinomial(n, share / share.sum())
         empty = [k for k in range(len(self)) if not weights[self.slice(k)].any()]
-        for k in empty:  # a handful of individuals may all be left out by chance
+        for k in empty:  # all of a few individuals may be left out by chance
             weights[self.slice(k)] = self.cloud_weights(k)
         totals = np.bincount(self.index, weights=weights)
         return replace(self, weights=weights * (self.counts / totals)[self.index])
@@ -299,26 +299,26 @@ class Snapshots:
 
     @cached_property
     def _windows(self) -> Windows:
-        """What motion is told by: everybody's path, or snapshots taken together."""
+        """What motion is estimated from: the paths of individuals, or pooled snapshots."""
         if self.paired:
             return Windows(self.times, list(self.paths))
         return Windows.of(self.times, self.clouds)
 
     @cached_property
     def motion(self) -> Motion:
-        """How far individuals move over the whole time, and how much of it may be sampling."""
+        """How far individuals move over the whole time, and how much may be sampling noise."""
         return motion(self._windows.clouds, self.paired)
 
     @cached_property
     def actions(self) -> np.ndarray:
-        """Squared way over duration of each gap: where motion is fast."""
+        """Squared displacement over duration of each gap: where motion is fast."""
         times, clouds = self._windows
         passed = np.cumsum(actions(clouds, self.paired) / np.diff(times))
         return np.diff(np.interp(self.times, times, np.concatenate([[0.0], passed])))
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a baseline needs to keep of its data (ids and groups are not kept)."""
+        """The arrays that a baseline stores of its data (without ids and groups)."""
         return {"x": self.x, "index": self.index, "times": self.times, "weights": self.weights}
 
     @staticmethod
@@ -329,7 +329,7 @@ class Snapshots:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of everything in the table, whatever file it came from; its order counts."""
+        """A hash of everything in the table, independent of its file; the order of rows matters."""
         # Names of groups are told apart from the same names as ids.
         digest = hashlib.sha256(b"" if self.groups is None else b"groups")
         for column in (self.x, self.index, self.times, self.weights, self.ids, self.groups):
@@ -339,7 +339,7 @@ class Snapshots:
                 digest.update(str(column.shape).encode())
                 if text:
                     digest.update("\0".join(map(str, column)).encode())
-                else:  # a memory map is hashed where it is, not copied
+                else:  # a memory map is hashed without a copy
                     digest.update(np.ascontiguousarray(column).data)
         return digest.hexdigest()
 

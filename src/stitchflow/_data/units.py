@@ -1,4 +1,4 @@
-"""The one place where users' units and the fit's internal units meet."""
+"""Conversion between the user's units and the internal units of a fit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stitchflow._types import check_number
 class Units:
     """One length L and one duration T: internally x' = (x - centre) / L and t' = (t - start) / T.
 
-    A per-dimension scaling would turn a gradient flow into something that is not one, so there
-    is only one L. Energies, V, W and beta are L^2 / T times their internal values, velocities
+    A separate scale for each dimension would turn a gradient flow into a flow that is not one, so
+    there is only one L. Energies, V, W and beta are L^2 / T times their internal values, velocities
     L / T, scores 1 / L.
     """
 
@@ -44,12 +44,12 @@ class Units:
 
     @property
     def energy(self) -> float:
-        """What V, W and beta are multiplied by on the way out."""
+        """The factor from internal to user's units of V, W and beta."""
         return self.length**2 / self.duration
 
     @property
     def speed(self) -> float:
-        """What velocities are multiplied by on the way out."""
+        """The factor from internal to user's units of velocities."""
         return self.length / self.duration
 
     def space_in(self, x: np.ndarray) -> Array:

@@ -10,8 +10,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-# An exact assignment of this many points takes about a second; above it, random blocks, whose
-# cost grows with the cube of their size.
+# An exact assignment of this many points takes about a second. Larger clouds are matched within
+# random blocks, because the cost grows with the cube of the size.
 EXACT_UP_TO, BLOCK = 2048, 1024
 
 
@@ -33,7 +33,7 @@ def assignment(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.nda
 
 
 def draw(weights: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """n row numbers drawn by weight, each used as evenly as its weight allows."""
+    """n row numbers drawn by weight; one with share w is drawn n w times, rounded up or down."""
     expected = n * weights / weights.sum()
     counts = np.floor(expected).astype(int)
     missing = n - counts.sum()
@@ -54,7 +54,7 @@ def chain(
 ) -> np.ndarray:
     """n paths (time, n, dim) through all clouds, each matched to the one before it.
 
-    `ahead(x, k)` says where those at x of cloud k are expected in the next.
+    `ahead(x, k)` returns where individuals at x of cloud k are expected in the next cloud.
     """
     paths = [clouds[0][draw(weights[0], n, rng)]]
     for k, (cloud, weight) in enumerate(zip(clouds[1:], weights[1:], strict=True)):
@@ -66,7 +66,7 @@ def chain(
 def nearest_chain(
     clouds: list[np.ndarray], weights: list[np.ndarray], n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """n paths (time, n, dim) that go on to the nearest individual each time, shared or not."""
+    """n paths (time, n, dim) to the nearest individual of each next cloud; paths may meet."""
     paths = [clouds[0][draw(weights[0], n, rng)]]
     for cloud, weight in zip(clouds[1:], weights[1:], strict=True):
         seen = cloud[weight > 0]
@@ -84,8 +84,8 @@ def entropic_plan(
 ) -> np.ndarray:
     r"""The plan $\pi$ that minimises $E_\pi|x-y|^2 + \epsilon\,KL(\pi\,|\,a\otimes b)$.
 
-    Sinkhorn's iterations, at most `most`. Started from the exact plan's duals no entry of the
-    kernel exceeds one and each row and column holds a one, so that nothing is lost to rounding
+    At most `most` Sinkhorn iterations, started from the duals of the exact plan. No entry of the
+    kernel then exceeds one, and each row and column contains a one, so that nothing underflows
     however small epsilon is. Weights must be positive.
     """
     a, b, cost = a / a.sum(), b / b.sum(), cdist(x, y, "sqeuclidean")

@@ -16,7 +16,8 @@ from stitchflow._measure.kde import KDE, Cloud
 from stitchflow._status import BadInput
 from stitchflow._types import Scalar
 
-# Times closer than this share of the whole range are one in float32, and so are places.
+# Times closer than this share of the whole range are not distinguished in float32; nor are places
+# closer than this share of the spread.
 CLOSEST = 1e-6
 
 
@@ -83,7 +84,7 @@ class Curve(eqx.Module):
 
     @property
     def held_at(self) -> tuple[float, ...]:
-        """The times at which `particles` are."""
+        """The times at which the positions `particles` are given."""
         return self.times
 
     @property
@@ -108,7 +109,7 @@ class Curve(eqx.Module):
 
     @property
     def speed(self) -> float:
-        """Root mean squared speed of the particles over time, however it is cut into intervals."""
+        """Root mean squared speed of the particles, averaged over time and not over intervals."""
         velocities = jnp.diff(self.positions, axis=0) / self.steps[:, None, None]
         squares = (velocities**2).sum(-1).mean(axis=1)
         return float(jnp.sqrt(self.steps @ squares / self.steps.sum()))
@@ -129,7 +130,7 @@ class Curve(eqx.Module):
         raw = self.raw_bandwidth
         least, most = jax.lax.stop_gradient((self.least_bandwidth, self.most_bandwidth))
         width = least + jax.nn.softplus(raw if self.learn_bandwidth else jax.lax.stop_gradient(raw))
-        return width * (1.0 + (width / most) ** 4) ** -0.25  # bends below the bound, never stuck
+        return width * (1.0 + (width / most) ** 4) ** -0.25  # smooth: its gradient never vanishes
 
     @property
     def node_logits(self) -> Float[Array, "k n"]:
@@ -183,7 +184,7 @@ class Curve(eqx.Module):
         return self.kde(self.centres(t), self.logits(t))
 
     def velocity(self, t: Scalar) -> Float[Array, "n d"]:
-        """Particle velocities at any time; at a node, those of the interval it opens."""
+        """Particle velocities at any time; at a node, those of the interval that starts there."""
         return self.within(*self._interval(t))[1]
 
 
@@ -206,9 +207,10 @@ def inverse_softplus(y: Array | np.ndarray) -> Array:
 def node_times(observed: np.ndarray, nodes: int, action: np.ndarray | None = None) -> np.ndarray:
     """About `nodes` times over the observed range, each observation on a node where they fit.
 
-    Every gap gets intervals in proportion to its share of the time and of the `action` (squared way
-    over duration, one a gap: fast stretches need fine nodes), half and half, and at least one. With
-    more observations than half the nodes, observations fall between nodes.
+    Every gap gets at least one interval, and otherwise intervals in proportion to the mean of its
+    share of the time and its share of the `action` (squared distance over duration, one value for
+    each gap), because fast stretches need fine nodes. With more observations than about half the
+    nodes, observations fall between nodes.
     """
     observed = np.asarray(observed, float)
     gaps = np.diff(observed)
@@ -230,11 +232,11 @@ def node_times(observed: np.ndarray, nodes: int, action: np.ndarray | None = Non
 def through_snapshots(
     chain: np.ndarray, observed: np.ndarray, nodes: np.ndarray
 ) -> Float[np.ndarray, "k n d"]:
-    """The least bent paths through matched clouds `chain` (t, n, d), read off at the node times.
+    """Natural cubic splines through matched clouds `chain` (t, n, d), evaluated at the node times.
 
-    Natural cubic splines, straight where there are two clouds. Between two clouds a path leaves
-    the straight line by at most half the line's length: jitter over a short gap must not be
-    flung across the next.
+    Straight lines where there are two clouds. Between two clouds a path leaves the straight line by
+    at most half the length of that line; otherwise noise over a short gap would cause a large
+    deviation in the next one.
     """
     right = np.clip(np.searchsorted(observed, nodes, side="right"), 1, len(observed) - 1)
     share = (nodes - observed[right - 1]) / (observed[right] - observed[right - 1])

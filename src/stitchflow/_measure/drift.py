@@ -1,8 +1,9 @@
 r"""The motion that a whole population shares, as one linear flow $\dot x = A x + b$.
 
-Optimal transport matches a cloud that turns by straight lines, none of which turns. Carried along
-with the flow its individuals share, the cloud is nearly where it is seen next: matches are then
-between neighbours, and a flow fitted to them is better. The two are found in turn.
+Optimal transport matches a rotating cloud along straight lines, which do not rotate. If the cloud
+is first carried along the flow that its individuals share, it is close to the next cloud, so that
+the matches are between neighbours and a flow fitted to them is more accurate. Matches and flow are
+estimated alternately.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from stitchflow._measure.coupling import chain
 from stitchflow._measure.curve import through_snapshots
 from stitchflow.metrics import w2
 
-# The ridge on A, as a share of the mean variance, and how often matches and flow are found in turn.
+# The ridge on A, as a share of the mean variance, and the rounds of matching and fitting the flow.
 RIDGE, ROUNDS = 0.03, 10
 
-# Individuals and times by which a drift is judged, and how much nearer than without it paths must
-# come to individuals of a time left out: less may be chance, and is no reason to bend them.
+# Individuals and times used to validate a drift, and the largest ratio of the prediction errors at
+# left-out times with and without it. A smaller improvement may be due to chance.
 MOST, TIMES, GAIN = 200, 10, 0.8
 
 
@@ -35,7 +36,7 @@ class Drift(NamedTuple):
 
     @staticmethod
     def through(paths: np.ndarray, times: np.ndarray, last: Drift, parts: int = 4) -> Drift:
-        """Least squares along paths (time, n, dim), each gap crossed with the drift found last."""
+        """Least squares along paths (time, n, dim), interpolated along the `last` drift."""
         shares, places, speeds = np.linspace(0.0, 1.0, parts + 1), [], []
         for k, gap in enumerate(np.diff(times)):
             mixed = lambda s, k=k, gap=gap: (
@@ -49,7 +50,7 @@ class Drift(NamedTuple):
         x, v = (np.concatenate(values).reshape(-1, d) for values in (places, speeds))
         centre, mean = x.mean(axis=0), v.mean(axis=0)
         square = (x - centre).T @ (x - centre)
-        # Not zero where all paths are at one place: their slope is then zero, as their motion is.
+        # Positive also where all paths are at one place; the slope is then zero.
         square += max(RIDGE * np.trace(square) / d, 1e-300) * np.eye(d)
         slope = np.linalg.solve(square, (x - centre).T @ (v - mean)).T
         matrix = np.zeros((d + 1, d + 1))
@@ -69,12 +70,12 @@ class Drift(NamedTuple):
         n: int,
         rng: np.random.Generator,
     ) -> np.ndarray:
-        """n paths (time, n, dim) through all clouds, matched after they were carried along."""
+        """n paths (time, n, dim) through all clouds, carried along the flow before matching."""
         gaps = np.diff(times)
         return chain(clouds, weights, n, rng, lambda x, k: self.carry(x, gaps[k]))
 
     def paths(self, matched: np.ndarray, observed: np.ndarray, when: np.ndarray) -> np.ndarray:
-        """The least bent paths through matched clouds, as seen by somebody who drifts along."""
+        """Splines through matched clouds, in coordinates that move with the flow."""
         start = observed[0]
         back = np.stack([self.carry(x, start - t) for x, t in zip(matched, observed, strict=True)])
         bent = through_snapshots(back, observed, when)
@@ -82,7 +83,7 @@ class Drift(NamedTuple):
 
 
 def shared_drift(clouds: list[np.ndarray], times: np.ndarray) -> Drift:
-    """The drift that a population shares, or none where it does not foretell times left out."""
+    """The drift that a population shares; none where left-out times gain too little."""
     rng, none = np.random.default_rng(0), Drift.none(clouds[0].shape[1])
     some = np.unique(np.linspace(0, len(clouds) - 1, TIMES).round().astype(int))
     n = min(MOST, *(len(clouds[k]) for k in some))

@@ -42,8 +42,8 @@ def in_blocks(function: Callable, queries: Any, n: int) -> Any:
 class Field(eqx.Module):
     """What one pass over the pairs yields at the query points (of one marginal or of several).
 
-    A field holds the parts that were computed; asking for another one is an error that says
-    `why` it is missing, so that nothing ever stands in for a density that nobody knows.
+    A field contains the parts that were computed. Reading another part raises an error with the
+    reason `why` it is missing, so that an unknown density is never replaced by a default.
     """
 
     parts: dict[str, Array]
@@ -90,8 +90,8 @@ class Field(eqx.Module):
 class Cloud(NamedTuple):
     """The empirical measures that stand in for several marginals (eq:kde_approx).
 
-    `own` says which of the centres each of the points asked about was drawn around. A pair term
-    leaves that pair out, as the sum over j != i of the SDE does: a draw is its particle, elsewhere.
+    `own` is the index of the centre around which each query point was drawn. A pair term leaves
+    that pair out, like the sum over j != i in the SDE, because the draw represents that particle.
     """
 
     centres: Float[Array, "s n d"]
@@ -106,8 +106,8 @@ class Cloud(NamedTuple):
 def over_stations(function: Callable, m: int, n: int, *stacked: Array) -> Any:
     """`function` at every entry of stacked arrays, each costing m x n pairs.
 
-    All at once, or a few at a time (and again in the backward pass) when the pairs of all would
-    fill memory.
+    All entries are computed at once, or a few at a time when the pairs of all would not fit in
+    memory; these are then recomputed in the backward pass.
     """
     s = stacked[0].shape[0]
     if s * m * n <= PAIR_BUDGET:
@@ -177,7 +177,7 @@ class KDE(eqx.Module):
         top = jax.lax.stop_gradient(logits.max(axis=1, keepdims=True))
         kernels = jnp.exp(logits - top)
         total = kernels.sum(axis=1, keepdims=True)
-        # One product averages everything a query needs from its neighbours.
+        # One matrix product computes all kernel averages of a query.
         precision = self._precision
         wanted = [precision, self.centres * precision]
         if velocities is not None:
@@ -199,7 +199,8 @@ class KDE(eqx.Module):
     def field_without_self(self, velocities: Float[Array, "n d"] | None = None) -> Field:
         r"""The same at the centres, particle j left out of its own sums (eq:kde_score_loo).
 
-        With a single particle nothing is left: its score is zero and its log density its own.
+        With a single particle no other is left: the score is zero, and the log density includes
+        the particle itself.
         """
         n = self.centres.shape[0]
         if n == 1:
@@ -277,9 +278,10 @@ class KDE(eqx.Module):
         return in_blocks(block, x, self.centres.shape[0])
 
     def sample(self, n: int, key: Array) -> Float[Array, "m d"]:
-        """`n` draws, each with this density; together they visit the kernels evenly.
+        """`n` draws with this density, by systematic sampling.
 
-        Systematic sampling: a kernel of weight w is chosen n w times, rounded up or down.
+        A kernel of weight w is chosen n w times, rounded up or down, which makes the draws more
+        even than independent ones.
         """
         start, shuffle, noise = jax.random.split(key, 3)
         places = (jnp.arange(n) + jax.random.uniform(start)) / n
@@ -297,7 +299,7 @@ def silverman(x: Array | np.ndarray, weights: Array | None = None) -> Float[Arra
     r"""Silverman's rule per dimension, $h_i = \sigma_i\,(4/(d+2))^{1/(d+4)}\,n^{-1/(d+4)}$.
 
     With weights, $n$ is the effective number of points $1/\sum w^2$. A dimension without spread
-    gets a small share of the widest one, so that the kernel never degenerates.
+    gets a small share of the largest spread, so that the kernel never degenerates.
     """
     x = jnp.asarray(x)
     n, d = x.shape
@@ -314,8 +316,8 @@ def leave_one_out_bandwidth(
 ) -> Float[np.ndarray, " d"]:
     """The multiple of Silverman's width that predicts left-out individuals best, over all clouds.
 
-    Estimated on at most `most` individuals of a cloud and carried over to its size by the rate
-    n^(-1/(d+4)). A kernel narrower than this describes the sample rather than the population.
+    Estimated on at most `most` individuals of a cloud and rescaled to its size by the rate
+    n^(-1/(d+4)). A narrower kernel describes the sample rather than the population.
     """
     d = clouds[0].shape[1]
     multiples = 2.0 ** np.arange(-5.0, 1.01, 0.5)

@@ -1,6 +1,6 @@
 """Entropic transport between weighted clouds, in the log domain and differentiable.
 
-At the optimum the potentials do not count in the derivative (envelope theorem), so that no
+At the optimum the derivative with respect to the potentials is zero (envelope theorem), so that no
 iteration is differentiated.
 """
 
@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._types import Scalar
 
-ROUNDS = 10  # of `sinkhorn_divergence`, from a blur as wide as the clouds down to the one asked for
+ROUNDS = 10  # of `sinkhorn_divergence`, from a blur as wide as the clouds down to the given one
 
 
 def entropic_cost(
@@ -47,10 +47,10 @@ def sinkhorn_divergence(
     b: Float[Array, " m"],
     blur: float,
 ) -> Scalar:
-    r"""$OT_\epsilon(a, b) - \tfrac12 OT_\epsilon(a, a) - \tfrac12 OT_\epsilon(b, b)$, quickly.
+    r"""$OT_\epsilon(a, b) - \tfrac12 OT_\epsilon(a, a) - \tfrac12 OT_\epsilon(b, b)$, roughly.
 
-    The cost is $\tfrac12|x-y|^2$, and `blur` is $\sqrt\epsilon$ in units of the second cloud's
-    spread. Weights sum to one. Derivatives go to x alone.
+    It takes `ROUNDS` iterations. The cost is $\tfrac12|x-y|^2$, and `blur` is $\sqrt\epsilon$ in
+    units of the second cloud's spread. Weights sum to one. Only x is differentiated.
     """
     still = jax.lax.stop_gradient
     xy, xx, yy = half_squares(x, still(y)), half_squares(x, still(x)), still(half_squares(y, y))
@@ -69,7 +69,7 @@ def sinkhorn_divergence(
 def _potentials(
     cost: Float[Array, "n m"], log_a: Array, log_b: Array, levels: Array
 ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
-    """Sinkhorn's iterations at falling entropies, both sides at once and half-way each."""
+    """Sinkhorn's iterations at decreasing entropies, each averaged with the one before it."""
 
     def sharpen(state: tuple[Array, Array], level: Array) -> tuple[tuple[Array, Array], None]:
         f, g = state

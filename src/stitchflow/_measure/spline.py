@@ -17,10 +17,10 @@ from stitchflow._types import Scalar, check_count
 
 
 class Spline(eqx.Module, Part):
-    """Smooth paths through `knots` places each; `Stitching(curve=Spline())` turns them on.
+    """Cubic splines through `knots` points each; `Stitching(curve=Spline())` turns them on.
 
-    Velocities are derivatives of the paths rather than chords. Few knots are stiff paths; None
-    takes two a snapshot.
+    Velocities are derivatives of the paths rather than chords. Fewer knots make stiffer paths; None
+    means two for each snapshot.
     """
 
     knots: int | None = eqx.field(static=True, default=None)
@@ -41,9 +41,9 @@ class Spline(eqx.Module, Part):
 class SplineCurve(Curve):
     r"""$\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, particles on cubic splines.
 
-    `particles` are the places at the times `knots`; the splines reproduce cubic paths exactly (the
-    third derivative is continuous at the knots next to the ends). The nodes `times` are where
-    residuals look, and every knot is one of them.
+    `particles` are the positions at the times `knots`; the splines reproduce cubic paths exactly
+    (the third derivative is continuous at the knots next to the ends). Residuals are evaluated
+    between the nodes `times`, and every knot is one of them.
     """
 
     knots: tuple[float, ...] = eqx.field(static=True)

@@ -1,4 +1,4 @@
-"""The state of a fit on disk, from which the same fit goes on to the same numbers."""
+"""The state of a fit on disk, from which the same fit continues to the same numbers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from stitchflow._status import BadInput
 
 
 class Checkpoint:
-    """A file that holds the loop's state, replaced atomically every few seconds.
+    """A file with the state of the training loop, replaced atomically every `seconds`.
 
-    The state at a look determines everything after it, so a resumed fit gives the same numbers.
-    `stopped`, once set, ends the fit at its next look with the best model so far.
+    The state determines everything that follows, so a resumed fit gives the same numbers. Setting
+    `stopped` ends the fit the next time its loss is read, with the best model so far.
     """
 
     def __init__(self, path: Path, seconds: float = 15.0):
@@ -36,7 +36,7 @@ class Checkpoint:
         return self._like(self.path.with_stem(f"{self.path.stem}-{name}"), self.owner)
 
     def owned_by(self, *fit: Any) -> Checkpoint:
-        """This checkpoint, for one fit only: what another fit left in the file is refused."""
+        """This checkpoint for one fit only: the state of another fit in the file is refused."""
         words = json.dumps(fit, sort_keys=True, default=repr)
         return self._like(self.path, sha256(words.encode()).hexdigest())
 
@@ -50,7 +50,7 @@ class Checkpoint:
         return time.monotonic() - self._last >= self.seconds
 
     def write(self, state: Any, notes: dict[str, Any]) -> None:
-        """Arrays and plain JSON, together or not at all."""
+        """Write arrays and plain JSON in one file, completely or not at all."""
         self._last = time.monotonic()
         leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         buffer = io.BytesIO()

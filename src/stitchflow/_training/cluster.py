@@ -1,4 +1,4 @@
-"""Many jobs through one map: in this process, on local workers, or on any Dask cluster."""
+"""Many independent jobs: in this process, on local workers, or on any Dask cluster."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 ClusterLike = int | str | None  # local workers, a scheduler's address, or this process
 
-# Jobs at the scheduler per worker thread: one runs, one waits; the rest are not yet copied.
+# Jobs sent to the scheduler per worker thread: one runs, one waits; the others are not copied yet.
 AHEAD = 2
 SHOWN = 40  # characters of a job beside the bar
-# Without these a worker would compute in another precision, or compile what is compiled already.
+# Settings of JAX that workers take over: the precision, and the cache of compiled programs.
 PRECISION = ("jax_enable_x64",)
 STORE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 
@@ -36,12 +36,12 @@ def run_all(
     label: str = "jobs",
     progress: bool = True,
 ) -> Iterator[tuple[Job, Result | Exception]]:
-    """Every job once with what `function` makes of it, in the order in which they are done.
+    """Every job once with the result of `function`, in the order in which jobs finish.
 
     `cluster`: None runs them here one after another; a number starts that many local workers, each
     with its share of the cores; a text such as "tcp://host:8786" is the scheduler of a running Dask
-    cluster. Jobs of a worker that dies are done again by another one. A job that fails comes with
-    its exception, and the others go on.
+    cluster. Jobs of a worker that dies are repeated by another one. A job that fails is returned
+    with its exception, and the other jobs continue.
 
     >>> fit_one = lambda seed: sf.fit(data, key=seed, progress=False)        # doctest: +SKIP
     >>> fits = dict(sf.run_all(fit_one, range(20), cluster=4))               # doctest: +SKIP
@@ -51,7 +51,7 @@ def run_all(
 
 
 def check_cluster(cluster: Any) -> None:
-    """Refuse what names no cluster, or one that cannot be had without an extra."""
+    """Refuse a value that is no cluster, or one that needs an extra that is not installed."""
     if cluster is None:
         return
     if isinstance(cluster, str):
@@ -106,11 +106,11 @@ def _there(
     done = as_completed(loop=client.loop, with_results=True, raise_errors=False)
 
     def top_up() -> None:
-        # Asked anew each time: clusters grow and shrink, and may start with nobody.
+        # Read again each time: clusters grow and shrink, and may start without workers.
         room = AHEAD * max(1, sum(client.nthreads().values())) - len(running)
         for job in islice(waiting, max(0, room)):
-            # Bytes: Dask looks for tasks inside other arguments, and waits for ever for results
-            # that cannot be read.
+            # Bytes, because Dask searches other arguments for tasks, and waits forever for results
+            # that cannot be unpickled.
             packed = cloudpickle.dumps((function, job, settings))
             future = client.submit(_work, packed, pure=False)
             running[future.key] = job
@@ -119,7 +119,7 @@ def _there(
     top_up()
     for future, found in done:
         job = running.pop(future.key)
-        # Wanted no more: else the result would be made again should its worker die.
+        # Released: otherwise Dask would compute the result again if its worker died.
         future.release()
         top_up()
         yield job, _unpacked(found)
@@ -139,13 +139,13 @@ def _work(packed: bytes) -> bytes:
         try:
             found = cloudpickle.dumps(error)
             pickle.loads(found)
-        except Exception:  # not every exception survives the way back
+        except Exception:  # not every exception can be pickled
             found = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
         return found
 
 
 def _unpacked(found: Any) -> Any:
-    """The result or the exception of a job, or what the cluster says where neither came."""
+    """The result or the exception of a job, or the error of the cluster where there is neither."""
     if isinstance(found, BaseException):
         return found
     if isinstance(found, tuple):  # Dask's (type, exception, traceback)
@@ -173,7 +173,7 @@ def _open(cluster: int | str, stack: ExitStack) -> tuple[Any, dict[str, Any]]:
 
 @contextmanager
 def _local(workers: int) -> Iterator[Any]:
-    """Workers on this machine, which leave with this process however it ends."""
+    """Workers on this machine, which end with this process even if it is killed."""
     from distributed import LocalCluster
 
     before, lent = set(os.environ), set()
@@ -182,10 +182,10 @@ def _local(workers: int) -> Iterator[Any]:
             n_workers=workers,
             threads_per_worker=1,  # one fit at a time in a process
             env={"NPROC": str(max(1, _cores() // workers))},  # the threads of XLA's pool
-            memory_limit=0,  # a fit holds nothing that could be spilled: limits only stop it
+            memory_limit=0,  # a fit has no data to spill to disk: a limit would only stop it
             dashboard_address="127.0.0.1:0",  # any free port: clusters may run side by side
         ) as cluster:
-            lent = set(os.environ) - before  # Dask sets for workers what it sets here first
+            lent = set(os.environ) - before  # Dask sets the workers' variables here as well
             yield cluster
     finally:
         for name in lent:

@@ -1,4 +1,4 @@
-"""Populations to learn from: simulated with a known energy, and recorded."""
+"""Example data: populations simulated with a known energy, and recorded ones."""
 
 from stitchflow.datasets._double_well import double_well, double_well_potential
 from stitchflow.datasets._potentials import POTENTIALS, wavy_valley_potential

@@ -30,7 +30,7 @@ def double_well(
 ) -> tuple[Snapshots, Energy]:
     """Snapshots of a population that starts on the ridge, and the energy that drove it.
 
-    Every snapshot shows individuals of its own: nobody is seen twice.
+    Every snapshot shows different individuals.
     """
     energy = Energy.known(Potential(double_well_potential) + Entropy(beta, learn=False), dim)
     start_key, path_key = jax.random.split(as_key(key))

@@ -1,7 +1,7 @@
-"""Recorded populations: a local folder first, else the public original, always checksummed.
+"""Recorded populations: from a local folder, or else the public original, always checksummed.
 
-The folder is `STITCHFLOW_DATA`, or `../shared/data` beside the project. What is downloaded is the
-authors' public copy at a fixed commit; its content must hash to what the local file holds.
+The folder is `STITCHFLOW_DATA`, or `../shared/data` beside the project. Downloads are the authors'
+public copies at a fixed commit. Local and downloaded data must have the same checksum.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ CHIRAL_TIMES = (0.0, 50.0, 100.0, 200.0, 400.0, 600.0, 800.0)
 
 
 class Recorded(NamedTuple):
-    """Training and held-out individuals of a population whose energy nobody knows."""
+    """Training and held-out individuals of a population whose energy is unknown."""
 
     train: Snapshots
     test: Snapshots
 
 
 class _Table(NamedTuple):
-    """Rows of a file: positions, times, identities, and which half is held out."""
+    """Rows of a file: positions, times, identities, and which rows are held out."""
 
     x: np.ndarray
     t: np.ndarray
@@ -64,8 +64,8 @@ def embryoid() -> Recorded:
 def cis() -> Simulated:
     """The paper's interacting particles: 310 of them at 201 times, split by particle.
 
-    The ids tell which of them is which; the paper's learner, and that of `stitchflow bench cis`,
-    is not told.
+    The ids identify the particles; neither the paper's fits nor those of `stitchflow bench cis` use
+    them.
     """
     table = _table("cis")
     return Simulated(table.rows(table.train), table.rows(table.test), cis_energy())
@@ -78,13 +78,13 @@ def chiral_recorded() -> Simulated:
 
 
 def data_folder() -> Path | None:
-    """Where local copies are, if anywhere."""
+    """The folder of local copies, or None."""
     chosen = os.environ.get("STITCHFLOW_DATA")
     if chosen is not None:
         if not Path(chosen).is_dir():
             raise FileNotFoundError(f"STITCHFLOW_DATA={chosen} is not a folder")
         return Path(chosen)
-    roots = (Path.cwd(), Path(__file__).parents[3])  # where we are; the project, if installed so
+    roots = (Path.cwd(), Path(__file__).parents[3])  # the current folder; an editable install
     beside = (root / ".." / "shared" / "data" for root in roots)
     return next((folder.resolve() for folder in beside if folder.is_dir()), None)
 
@@ -97,7 +97,7 @@ def _table(name: str) -> _Table:
     else:
         table, where = _SOURCES[name].read(), "the downloaded original"
     if table.checksum != _SOURCES[name].checksum:
-        raise BadInput(f"{where} does not hold the data {name}: its checksum differs")
+        raise BadInput(f"{where} does not contain the data {name}: its checksum differs")
     return table
 
 

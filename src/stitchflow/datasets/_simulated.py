@@ -23,7 +23,7 @@ from stitchflow.datasets._potentials import POTENTIALS, wavy_valley_potential
 
 
 class Simulated(NamedTuple):
-    """A simulated experiment with its truth."""
+    """A simulated experiment with the energy that generated it."""
 
     train: Snapshots
     test: Snapshots
@@ -35,8 +35,8 @@ def synthetic(
 ) -> Simulated:
     """A potential of the synthetic benchmark: an ODE from U[-4, 4]^2, six snapshots 0.01 apart.
 
-    Unpaired, every snapshot shows individuals of its own. `euler` takes one Euler step a gap, as
-    the published tables do. Half of the individuals are held out.
+    Without `paired`, every snapshot shows different individuals. `euler` takes one Euler step for
+    each gap, as in the published tables. Half of the individuals are held out.
     """
     if name not in POTENTIALS:
         raise BadInput(f"name must be one of {', '.join(POTENTIALS)}; got {name!r}")
@@ -75,7 +75,7 @@ def line_wells(regime: str, *, n: int = 1000, key: KeyLike = 0) -> Simulated:
     """V = (|x| - 7)^2 / 2 in one dimension, beta 1, from N(0, 1) over t in [0, 4].
 
     `regime`: "dense" (20 snapshots), "terminal" (the first and the last), "trickle" (1,000
-    snapshots of 10 particles). Half of the particles are held out and seen at twenty times.
+    snapshots of 10 particles). Half of the particles are held out and observed at twenty times.
     """
     grids = {
         "dense": np.linspace(0.0, 4.0, 20),
@@ -89,7 +89,7 @@ def line_wells(regime: str, *, n: int = 1000, key: KeyLike = 0) -> Simulated:
         Potential(lambda x: 0.5 * (jnp.abs(x[0]) - 7.0) ** 2) + Entropy(1.0, learn=False), 1
     )
     start, path = jax.random.split(as_key(key))
-    # The judges see twenty times whatever the learner saw.
+    # Scores use twenty times whatever times the fit uses.
     judged = np.unique(np.abs(times[None, :] - grids["dense"][:, None]).argmin(axis=1))
     everything = times if regime != "terminal" else grids["dense"]
     clouds = np.asarray(simulate(energy, jax.random.normal(start, (n, 1)), everything, path))
@@ -156,6 +156,6 @@ def chiral(*, snapshots: int = 1601, n: int = 500, key: KeyLike = 0) -> Simulate
     x0 = rng.normal(size=(n, 2)) * [1.5, 0.2] + np.where(np.arange(n)[:, None] % 2, [0, 2], [0, -2])
     times = np.linspace(0.0, 800.0, snapshots)
     clouds = np.asarray(simulate(energy, jnp.asarray(x0, float), times, as_key(key), ode=True))
-    order = rng.permutation(n)  # by particle; the learner is not told who is who
+    order = rng.permutation(n)  # split by particle; ids are not passed on
     half = lambda rows: Snapshots.from_arrays(list(clouds[:, rows]), times)
     return Simulated(half(order[0::2]), half(order[1::2]), energy)

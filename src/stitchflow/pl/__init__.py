@@ -1,4 +1,4 @@
-"""Plots. Every function takes `ax=`, returns the Axes, and leaves showing to the caller."""
+"""Plots. Every function takes `ax=` and returns the Axes; the caller shows or saves the figure."""
 
 from stitchflow.pl._charts import cross_validation, history, interaction
 from stitchflow.pl._clouds import snapshots, trajectories

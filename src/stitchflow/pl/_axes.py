@@ -1,4 +1,4 @@
-"""What all plots share: axes to draw on, colours everybody can tell apart, names of axes."""
+"""What all plots share: axes, colours for colour-blind readers as well, names of axes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 CMAP = "viridis"
 
-# Okabe and Ito's colours for categories, without the yellow that vanishes on white.
+# Okabe and Ito's colours for categories, without the yellow that is hard to see on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "osD^vP*X"
 
 
 def axes(ax: Any) -> Any:
-    """The given Axes, or one of a column's width."""
+    """The given Axes, or a new one of the width of a column."""
     if ax is not None:
         return ax
     try:

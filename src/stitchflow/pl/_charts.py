@@ -1,4 +1,4 @@
-"""Charts of numbers: the loss over the fit, W over distance, scores of what was left out."""
+"""Charts: the loss over the fit, W over distance, scores of cross-validation."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from stitchflow.pl._axes import MARKERS, PALETTE, axes
 def history(fit: Fit, *, ax: Any = None) -> Any:
     """The parts of the objective over the fit: divergence on the left, residual on the right.
 
-    Stages follow each other, with a grey line where one begins. In the stage that trains the energy
-    alone the curve is fixed, and its predictions are compared with the data instead (`consistency`,
-    on the right). Of other methods the one loss they have.
+    Stages are drawn one after another, with a grey line where one begins. In the stage that trains
+    the energy alone the curve is fixed, and the energy's predictions are compared with the data
+    instead (`consistency`, on the right). Other methods have a single loss.
     """
     if not fit.history:
         raise BadInput(f"{fit.method.name} has no history to draw")
@@ -53,13 +53,13 @@ def _over_stages(ax: Any, fit: Fit, part: str, **look: Any) -> None:
 def interaction(fit: Fit, data: Snapshots | None = None, *, ax: Any = None) -> Any:
     """W over distance, zero at the far end; shaded where 90 % of the pair distances lie.
 
-    Outside the shade no pairs of individuals say what W is.
+    Outside the shaded range there are few pairs of individuals to determine W.
     """
     data = fit.data if data is None else data
     if fit.energy is None:
         raise BadInput(f"{fit.method.name} has no energy to draw")
     if data is None:
-        raise BadInput("data is needed: its pair distances say where W is known")
+        raise BadInput("data is needed: its pair distances show where W is known")
     low, high = pair_band(data.cloud(len(data) // 2))
     r = np.linspace(0.0, 1.3 * high, 200)
     w = np.asarray(fit.energy.interaction(r))
@@ -74,7 +74,7 @@ def interaction(fit: Fit, data: Snapshots | None = None, *, ax: Any = None) -> A
 
 
 def cross_validation(scores: CrossValidation, *, metric: str | None = None, ax: Any = None) -> Any:
-    """Scores of every method at everything left out, with the floor as a grey bar."""
+    """Scores of every method on all data left out, with the floor as a grey bar."""
     metric = scores.metrics[0] if metric is None else metric
     if metric not in scores.metrics:
         raise BadInput(f"metric must be among {', '.join(scores.metrics)}; got {metric!r}")

@@ -47,8 +47,8 @@ def trajectories(
 ) -> Any:
     """Paths of individuals driven by the energy alone, coloured from start to end.
 
-    With `fate`, a function of the end points (n, dim) that names where each has come, a path has
-    the colour of its end.
+    With `fate`, a function of the end points (n, dim) that returns a label for each, paths are
+    coloured by the label of their end.
 
     >>> pl.trajectories(fit, x0, times, fate=lambda end: end[:, 0] > 0)     # doctest: +SKIP
     """

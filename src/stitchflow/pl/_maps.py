@@ -1,4 +1,4 @@
-"""Maps over the plane of the first two dimensions: the potential, and how sure the force is."""
+"""Maps over the plane of the first two dimensions: the potential, and the force's uncertainty."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stitchflow._status import BadInput
 from stitchflow._stitching.ensemble import Ensemble
 from stitchflow.pl._axes import CMAP, axes, name_axes
 
-NEAR = 0.06  # of the plane's diagonal: as far as a place belongs to the data
+NEAR = 0.06  # of the plane's diagonal: the largest distance of a place to the nearest individual
 
 
 class Plane(NamedTuple):

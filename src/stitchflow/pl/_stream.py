@@ -13,7 +13,7 @@ from stitchflow._types import as_cloud, check_count
 from stitchflow.pl._axes import MARKERS, PALETTE, axes
 
 NEIGHBOURS = 30
-RIDGE = 1e-3  # of the neighbours' mean variance: directions they hardly show are not magnified
+RIDGE = 1e-3  # of the neighbours' mean variance: directions of little variance are not amplified
 
 
 def stream(
@@ -32,8 +32,8 @@ def stream(
 
     Of arrays: points (n, 2) and their velocities (n, 2). Of an AnnData: the embedding
     `obsm[basis]` and `obsm[f"{key}_velocity"]`, which belongs to the representation `use_rep` (by
-    default the one of the fit) and is carried over by `project`. `colour` is one number or
-    category per point, or the name of a column of `obs`.
+    default the one of the fit) and is mapped to the embedding by `project`. `colour` is one number
+    or category per point, or the name of a column of `obs`.
 
     >>> pl.stream(adata, basis="umap", colour="day")      # doctest: +SKIP
     """
@@ -70,9 +70,9 @@ def stream(
 
 
 def project(x: Any, velocity: Any, embedding: Any) -> np.ndarray:
-    r"""Velocities (n, d) at points x (n, d), carried to an embedding (n, k) of the same points.
+    r"""Velocities (n, d) at points x (n, d), mapped to an embedding (n, k) of the same points.
 
-    Around every point the embedding is taken as linear, by least squares over its nearest
+    Around every point the embedding is approximated as linear, by least squares over its nearest
     neighbours: $J = \arg\min \sum_j |y_j - \bar y - J(x_j - \bar x)|^2$, and the velocity is $Jv$.
     """
     x, velocity = as_cloud(x, "x").astype(np.float64), np.asarray(velocity, np.float64)
@@ -129,7 +129,7 @@ def _scatter(ax: Any, points: np.ndarray, values: np.ndarray | None, name: str) 
     else:
         words = values.astype(str)
         for i, word in enumerate(np.unique(words)):
-            # Beyond the colours that can be told apart, other markers.
+            # With more categories than distinguishable colours, other markers are used.
             marker = MARKERS[i // len(PALETTE) % len(MARKERS)]
             colour, of = PALETTE[i % len(PALETTE)], words == word
             ax.scatter(*points[of].T, color=colour, marker=marker, label=word, **look)
@@ -151,6 +151,6 @@ def _on_grid(
     weights = np.exp(-0.5 * distance**2)
     total = weights.sum(axis=1, keepdims=True)
     field = (weights[..., None] * moves[near]).sum(axis=1) / np.maximum(total, 1e-300)
-    alone = distance[:, min(4, k - 1)] > 3.0  # a stray point or two make no stream
+    alone = distance[:, min(4, k - 1)] > 3.0  # too few points for a stream line
     field[(distance[:, 0] > 1.5) | alone] = np.nan
     return across, up, field.reshape(grid, grid, 2)

@@ -1,4 +1,4 @@
-"""Single-cell tools in scverse's manner: results go into the AnnData they came from."""
+"""Single-cell tools with scverse's conventions: results are written to the AnnData."""
 
 from stitchflow._reading.cells import representation, times
 from stitchflow.tl._cellrank import to_cellrank

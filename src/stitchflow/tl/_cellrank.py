@@ -1,4 +1,4 @@
-"""A bridge to CellRank: its kernels, made of velocities, pseudotime, couplings and simulations."""
+"""CellRank kernels from velocities, pseudotime, couplings and simulations of a fit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stitchflow.tl._store import announce
 
 
 class Bridge(NamedTuple):
-    """What every kernel is made of."""
+    """The inputs of every kernel."""
 
     adata: Any
     seen: Cells
@@ -33,11 +33,11 @@ class Bridge(NamedTuple):
     def column(self, end: str, container: Any) -> str:
         name = f"{self.name}_{end}"
         if name not in container:
-            raise KeyError(f"{name!r} is not there: {self.seen.fit.method.name} has no {end}")
+            raise KeyError(f"{name!r} is missing: {self.seen.fit.method.name} has no {end}")
         return name
 
     def landed(self, rows: np.ndarray, path: np.ndarray, among: np.ndarray, key: Any) -> csr_matrix:
-        """(cell, cell): on which cells the draws of cells land at the end of a path."""
+        """(cell, cell): the cells nearest to the ends of the simulated draws of each cell."""
         ends = self.seen.roll(rows, path, self.draws, key)[-1]
         shares = landing(ends.reshape(-1, ends.shape[-1]), self.seen.x[among], self.neighbours)
         pick = np.tile(np.arange(len(rows)), self.draws)
@@ -56,7 +56,7 @@ def velocity(bridge: Bridge) -> Any:
 
 @contextmanager
 def _names_numpy_dropped() -> Iterator[None]:
-    """CellRank 2.0.7, the last one for Python 3.11, calls a check by names numpy has dropped."""
+    """CellRank 2.0.7, the last for Python 3.11, uses argument names that numpy has removed."""
     own = np.testing.assert_array_equal
 
     def check(x: Any, y: Any, *args: Any, **kwargs: Any) -> None:
@@ -70,14 +70,14 @@ def _names_numpy_dropped() -> Iterator[None]:
 
 
 def pseudotime(bridge: Bridge) -> Any:
-    """Cells move to neighbours that lie downhill."""
+    """Cells move to neighbours with a lower potential."""
     column = bridge.column("pseudotime", bridge.adata.obs)
     kernel = require("cellrank").kernels.PseudotimeKernel(bridge.adata, time_key=column)
     return kernel.compute_transition_matrix(show_progress_bar=False)
 
 
 def realtime(bridge: Bridge) -> Any:
-    """Cells move to those of the next observed time where the dynamics carry them."""
+    """Cells move to the cells of the next observed time to which the dynamics carry them."""
     adata, seen, name = bridge.adata, bridge.seen, f"{bridge.name}_time"
     observed, pandas = np.unique(seen.t), require("pandas")
     adata.obs[name] = pandas.Categorical(seen.t, categories=observed, ordered=True)
@@ -93,14 +93,14 @@ def realtime(bridge: Bridge) -> Any:
 
 
 def precomputed(bridge: Bridge) -> Any:
-    """Cells move to those, of any time, where the dynamics carry them within a short while."""
+    """Cells move to the cells, of any time, to which the dynamics carry them in a short time."""
     adata, seen, name = bridge.adata, bridge.seen, f"{bridge.name}_transitions"
     observed = np.unique(seen.t)
     while_ = 0.5 * float(np.diff(observed).min())
     blocks, order, everybody = [], [], np.arange(adata.n_obs)
     for i, t in enumerate(observed):
         rows = np.flatnonzero(seen.t == t)
-        # Nothing was seen after the last time: the last while before it goes on.
+        # There are no observations after the last time: the dynamics just before it are used.
         start = min(t, observed[-1] - while_)
         step = jax.random.fold_in(bridge.key, 1000 + i)
         blocks.append(bridge.landed(rows, np.array([start, start + while_]), everybody, step))
@@ -132,11 +132,11 @@ def to_cellrank(
 ) -> dict[str, Any]:
     """CellRank's kernels of a fit, by name, their transition matrices computed.
 
-    `velocity` follows `obsm[k_velocity]`, `pseudotime` goes downhill in V, `realtime` couples each
-    observed time with the next by simulation (`draws` a cell, each landing on its nearest
-    `neighbours`), `precomputed` does so over half the shortest gap, among cells of all times. They
-    need scanpy's neighbours graph, which is computed on the fit's representation where missing.
-    `energy` and `parts` as in `load`.
+    `velocity` follows `obsm[k_velocity]`, `pseudotime` follows decreasing V, `realtime` couples
+    each observed time with the next by simulation (`draws` for each cell, each assigned to its
+    nearest `neighbours`), `precomputed` does so over half the shortest gap, among cells of all
+    times. They need scanpy's neighbours graph, which is computed on the fit's representation where
+    missing. `energy` and `parts` as in `load`.
 
     >>> kernel = to_cellrank(adata, ["realtime"])["realtime"]       # doctest: +SKIP
     >>> cellrank.estimators.GPCCA(kernel)                            # doctest: +SKIP
@@ -159,5 +159,5 @@ def _rows_of_one(matrix: csr_matrix) -> csr_matrix:
     """Rows rescaled to sum to one."""
     totals = np.asarray(matrix.sum(axis=1)).ravel()
     if (totals == 0).any():
-        raise BadInput("all simulated copies of a cell escaped: the fit cannot drive it")
+        raise BadInput("all simulated draws of a cell became infinite: the fit cannot simulate it")
     return csr_matrix(matrix.multiply(1.0 / totals[:, None]))

@@ -1,4 +1,4 @@
-"""Cells driven by the model: forward by its dynamics, backward along the probability flow."""
+"""Simulated cells: forward by the dynamics, backward along the probability flow."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from stitchflow.tl._store import load, params_of
 
 
 class Cells(NamedTuple):
-    """The cells of an AnnData beside the model that was fitted to them."""
+    """The cells of an AnnData together with the model that was fitted to them."""
 
     fit: Fit
     rep: str
     x: np.ndarray
     t: np.ndarray
-    weights: np.ndarray | None  # None where all cells count alike
+    weights: np.ndarray | None  # None where all weights are equal
 
     @staticmethod
     def of(
@@ -46,9 +46,9 @@ class Cells(NamedTuple):
         return np.flatnonzero(self.t == seen[np.abs(seen - when).argmin()])
 
     def path(self, start: float, wanted: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Times from start on, through the observed ones, and where among them `wanted` are.
+        """Times from the start through the observed ones, and the indices of `wanted` among them.
 
-        All of `wanted` lie on one side of the start.
+        All of `wanted` must be after the start, or all before it.
         """
         ends, seen = [start, *wanted], self.fit.times
         between = seen[(seen > min(ends)) & (seen < max(ends))]
@@ -68,7 +68,7 @@ class Cells(NamedTuple):
     ) -> np.ndarray:
         """(time, draw, cell, dim): cells of one time, moved by `shift`, along a path of times.
 
-        Where cells feel each other, all cells of that time move along.
+        With interactions, all cells of that time are simulated together.
         """
         back = len(path) == 1 or path[1] < path[0]
         together = path[0] > self.fit.times[-1] if back else feels_others(self.fit.energy)
@@ -105,7 +105,7 @@ def backward(
 ) -> np.ndarray:
     """The probability flow of the fitted marginals, which has no noise and so runs back in time.
 
-    After the last fitted time, which the path stops at, the energy and x0 stand for them.
+    Beyond the last fitted time, at which the path stops, the energy and the cloud x0 are used.
     """
     if len(path) == 1:
         return x0[None]
@@ -133,13 +133,13 @@ def simulate(
     parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
-    """Cells moved by the energy alone, from where and when they were seen: a new AnnData.
+    """Cells moved by the energy alone from their observed position and time: a new AnnData.
 
     `cells` (a mask, names or row numbers) start, each `draws` times; by default those of the first
     time. Later `times` are reached by the SDE, earlier ones by the probability flow; by default
     the observed ones from the start on. `obs` has time, particle and start_cell; a particle is one
-    draw of one cell. Birth and death are left out: a particle stays the same individual. `energy`
-    and `parts` as in `load`.
+    draw of one cell. Birth and death are not simulated: a particle stays the same individual.
+    `energy` and `parts` as in `load`.
     """
     seen = Cells.of(adata, key_added, energy, parts)
     rows = seen.at(seen.t.min()) if cells is None else chosen(adata, cells)
@@ -178,10 +178,10 @@ def interpolate(
     parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
-    """Cells at times nobody looked at, drawn from the fitted marginals: a new AnnData.
+    """Cells at times that were not observed, drawn from the fitted marginals: a new AnnData.
 
-    `n` cells a time, by default as many as an observed time has in the mean. `energy` and `parts`
-    as in `load`.
+    `n` cells for each time, by default the mean number of cells of the observed times. `energy` and
+    `parts` as in `load`.
     """
     seen, wanted = Cells.of(adata, key_added, energy, parts), as_times(times)
     count = round(len(seen.x) / len(np.unique(seen.t))) if n is None else check_count(n, "n")
@@ -191,7 +191,7 @@ def interpolate(
 
 
 def population(adata: Any, rep: str, x: np.ndarray, obs: dict[str, Any]) -> Any:
-    """A new AnnData of places in a representation."""
+    """A new AnnData of positions in a representation."""
     anndata, pandas = require("anndata"), require("pandas")
     frame = pandas.DataFrame(obs, index=[str(i) for i in range(len(x))])
     if rep == "X":

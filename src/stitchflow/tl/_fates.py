@@ -21,7 +21,7 @@ from stitchflow.tl._store import announce
 
 
 def landing(points: np.ndarray, cells: np.ndarray, neighbours: int) -> csr_array:
-    """(point, cell): equal shares of a point for the nearest cells; none where it is not finite."""
+    """(point, cell): equal shares for the nearest cells; zeros where a point is not finite."""
     k = min(check_count(neighbours, "neighbours"), len(cells))
     fine = np.flatnonzero(np.isfinite(points).all(axis=1))
     if len(fine) < len(points):
@@ -34,7 +34,7 @@ def landing(points: np.ndarray, cells: np.ndarray, neighbours: int) -> csr_array
 
 
 class Labels:
-    """A column of groups; cells without one have no vote."""
+    """A column of groups; cells without a group are ignored."""
 
     def __init__(self, adata: Any, groups: str):
         series = column(adata, groups).astype("category").cat.remove_unused_categories()
@@ -69,7 +69,7 @@ def ends(
     key: KeyLike,
     shift: Any = None,
 ) -> np.ndarray:
-    """(cell, group): in which groups the draws of each cell end."""
+    """(cell, group): the share of the draws of each cell that end in each group."""
     found = np.empty((len(rows), len(labels.names)))
     for i, (start, places) in enumerate(seen.starts(rows)):
         step = jax.random.fold_in(as_key(key), i)
@@ -97,11 +97,12 @@ def fate(
 ) -> Any:
     """Probabilities that a cell's descendants are in each group at a later time.
 
-    Every cell is simulated `draws` times from its own time to `time` (the last observed one), where
-    each end counts for the `groups` (a column of obs) of its nearest observed cells. Writes
-    `obsm[k_fate]`, a table of cells by groups, and the likeliest one to `obs[k_fate]`; returns the
-    table of the cells that were simulated. A slash in a group's name is a bar in the names of the
-    table's columns ("Mono|Mac"). `energy` and `parts` as in `load`.
+    Every cell is simulated `draws` times from its own time to `time` (the last observed one), and
+    each end is assigned in equal shares to the `groups` (a column of obs) of its nearest observed
+    cells. Writes `obsm[k_fate]`, a table of cells by groups, and the likeliest group to
+    `obs[k_fate]`; returns the table of the cells that were simulated. A slash in the name of a
+    group becomes a bar in the names of the table's columns ("Mono|Mac"). `energy` and `parts` as in
+    `load`.
     """
     pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     labels, end = Labels(adata, groups), _end(seen, time)
@@ -137,10 +138,10 @@ def ancestors(
 ) -> Any:
     """Where chosen cells came from: carried back along the probability flow.
 
-    At each of `times` (the observed ones before) the nearest observed cells are their ancestors.
-    Writes `obs[k_ancestors]`, the share of the chosen cells that each observed cell stands for, one
-    in total at each time. Returns the table of times by groups, or the written column without
-    `groups`. `energy` and `parts` as in `load`.
+    At each of `times` (by default the earlier observed ones) the nearest observed cells are the
+    ancestors. Writes `obs[k_ancestors]`, the share of the chosen cells that descends from each
+    observed cell, one in total at each time. Returns the table of times by groups, or the written
+    column without `groups`. `energy` and `parts` as in `load`.
     """
     pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     labels = None if groups is None else Labels(adata, groups)
@@ -165,14 +166,14 @@ def ancestors(
                 table[i] += np.nansum(found, axis=0) / len(rows)
     name = f"{key_added}_ancestors"
     adata.obs[name] = shares
-    announce([f"obs[{name!r}], the share of the chosen cells that each cell stands for"])
+    announce([f"obs[{name!r}], the share of the chosen cells that descends from each cell"])
     if labels is None:
         return adata.obs[name]
     return pandas.DataFrame(table, pandas.Index(wanted, name="time"), labels.names)
 
 
 def _without_slashes(labels: Labels) -> list[str]:
-    """Groups' names for columns of a table: a slash there would be a group of the file."""
+    """Names of columns without slashes, which would create groups in an .h5ad file."""
     names = [name.replace("/", "|") for name in labels.names]
     if len(set(names)) < len(set(labels.names)):
         raise BadInput(f"groups of obs[{labels.key!r}] must differ by more than / for |")

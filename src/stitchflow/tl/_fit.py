@@ -1,4 +1,4 @@
-"""Fitting the cells of an AnnData, and what is written about every one of them."""
+"""Fitting the cells of an AnnData, and the results written for each cell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow.tl._store import announce, cells_of, check_anndata, is_fit, marks, put
 from stitchflow.tracking import Callback
 
-# What `tl` writes of a model, by the part of an AnnData; `obs[k_train]` is looked after apart.
+# What `tl` writes of a model, by the part of an AnnData; `obs[k_train]` is handled separately.
 WRITTEN = {
     "obs": (
         *("potential", "potential_sd", "pseudotime", "pseudotime_sd", "velocity_sd"),
@@ -54,13 +54,14 @@ def fit(
     `obs[k_pseudotime]` (minus V, rescaled to [0, 1]), `obsm[k_velocity]`, and `uns[k]` with the
     whole model, so that every other call of `tl` needs nothing but the AnnData.
 
-    `ensemble` fits so many bootstraps beside and writes standard deviations over them:
+    With `ensemble`, that many bootstraps are fitted too, and their standard deviations written:
     `obs[k_potential_sd]`, `obs[k_pseudotime_sd]`, `obs[k_velocity_sd]`. A `test_fraction` of the
     cells of each time, and all cells at the times in `hold_out` (numbers or labels, one or many),
-    are kept from the fit for `tl.score`; where no cell of the time before a forecast would be left
-    to start from, a fifth of them is kept too. `obs[k_train]` marks the others. Returns the `Fit`,
+    are held out of the fit for `tl.score`; where no held-out cell of the time before a forecast
+    would be left to start from, a fifth of those cells is held out too. `obs[k_train]` marks the
+    others. Returns the `Fit`,
     or with `copy=True` the AnnData that was written to instead of the given one. A `callback` is
-    told every look at the loss (`stitchflow.tracking`).
+    called each time the loss is read (`stitchflow.tracking`).
     """
     check_anndata(adata)
     _check_key(key_added)
@@ -92,7 +93,7 @@ def _fitted(
     progress: bool,
     callback: Callback | None,
 ) -> tuple[Fit, list[Fit]]:
-    """A fit, and the members of an ensemble beside it."""
+    """A fit, and the members of an ensemble."""
     members = []
     if ensemble is not None:
         check_count(ensemble, "ensemble", 2)
@@ -101,15 +102,15 @@ def _fitted(
 
 
 def _mark(adata: Any, k: str, train: np.ndarray) -> list[str]:
-    """A column of the cells the fit has seen, where it has not seen all."""
+    """A column that marks the training cells, where some cells were held out."""
     if train.all():
         return []
     adata.obs[f"{k}_train"] = train
-    return [f"obs['{k}_train'], the cells it has seen"]
+    return [f"obs['{k}_train'], the training cells"]
 
 
 def _check_key(key_added: Any) -> None:
-    """Refuse a key under which an .h5ad could not be opened again."""
+    """Refuse a key that could not be read from an .h5ad again."""
     if not isinstance(key_added, str):
         raise BadInputType(f"key_added must be text, got {type(key_added).__name__}")
     if not key_added or "/" in key_added or "\0" in key_added:
@@ -118,7 +119,7 @@ def _check_key(key_added: Any) -> None:
 
 
 def _check_mark(adata: Any, k: str, train: np.ndarray) -> None:
-    """Refuse to write over a column of the user's own, which may be a split that took work."""
+    """Refuse to overwrite a column of the user, which may be a split of their own."""
     name = f"{k}_train"
     if not train.all() and name in adata.obs and not marks(adata, k):
         raise BadInput(
@@ -144,7 +145,7 @@ def _held(data: Snapshots, labels: Any, hold_out: Any) -> list[float]:
 
 
 def _kept(data: Snapshots, test_fraction: float, hold_out: list[float], key: KeyLike) -> np.ndarray:
-    """Which cells the fit is shown."""
+    """Which cells are used for training."""
     if check_number(test_fraction, "test_fraction", 0.0, 1.0) == 1.0:
         raise BadInput("test_fraction must be below 1: it leaves nobody to fit")
     seen = data.drop_times(hold_out) if hold_out else data
@@ -163,7 +164,7 @@ def _kept(data: Snapshots, test_fraction: float, hold_out: list[float], key: Key
 
 @dataclass(frozen=True)
 class PerCell:
-    """What one fit says about every cell; None where it has no answer."""
+    """Results of one fit for every cell; None where the method does not provide them."""
 
     potential: np.ndarray | None
     velocity: np.ndarray | None
@@ -201,7 +202,7 @@ def per_cell(fit: Fit, cells: Snapshots) -> PerCell:
 
 
 def _clear(adata: Any, k: str, params: dict[str, Any]) -> None:
-    """A fit into the same key leaves nothing behind that an earlier one has said."""
+    """Remove everything that an earlier fit has written under the same key."""
     if marks(adata, k):
         del adata.obs[f"{k}_train"]
     for part, names in WRITTEN.items():

@@ -1,4 +1,4 @@
-"""Back in gene space: a representation that is linear in the genes is undone by its loadings."""
+"""From a representation that is linear in the genes back to genes, by its loadings."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MISMATCH = 0.01
 
 
 class Loadings:
-    r"""The genes $g = \bar g + (z - \bar z)\,P^T$ of places z, for loadings P (gene, dim).
+    r"""The genes $g = \bar g + (z - \bar z)\,P^T$ at positions z, for loadings P (gene, dim).
 
-    P must be what made the representation out of the matrix: $z = (g - c)\,P$ for some c.
+    The representation must have been computed with P: $z = (g - c)\,P$ for some c.
     """
 
     def __init__(self, adata: Any, seen: Cells, loadings: str, layer: str | None):
@@ -74,8 +74,8 @@ def genes(
 
     Returns the mean expression (time by gene) of `n` cells drawn from the fitted marginals at
     `times`, by default 50 from the first to the last one. Writes `layers[k_velocity]`, the velocity
-    of every gene in every cell, in units of expression over time. `layer` is what the components
-    were computed from where it is not X. `energy` and `parts` as in `load`.
+    of every gene in every cell, in units of expression over time. `layer` is the layer from which
+    the components were computed, if it is not X. `energy` and `parts` as in `load`.
     """
     pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     made = Loadings(adata, seen, loadings, layer)

@@ -1,4 +1,4 @@
-"""What would have become of cells had they been somewhere else."""
+"""Fates of cells whose starting positions are shifted."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def perturb(
 def direction(
     adata: Any, seen: Cells, shift: Mapping[str, float], loadings: str, layer: str | None
 ) -> np.ndarray:
-    """The shift in the representation that shifts of genes and components add up to."""
+    """The total shift in the representation for shifts of genes and components."""
     if not isinstance(shift, Mapping) or not shift:
         raise BadInputType(f"shift must be amounts by gene or component, got {shift!r}")
     dim = seen.x.shape[1]

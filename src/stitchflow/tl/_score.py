@@ -1,4 +1,4 @@
-"""How far to trust a fit inside an AnnData: scores and a page, by the cells it was not shown."""
+"""Scores and a report of a fit inside an AnnData, on the cells that were held out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def score(
     parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Scores:
-    """Score a fit on the cells it was not shown (`test_fraction`, `hold_out` of `tl.fit`).
+    """Score a fit on the cells that were held out (`test_fraction`, `hold_out` of `tl.fit`).
 
     Returns the rows of `evaluate` and writes them as a table to `uns[k]["scores"]`. `energy`
     and `parts` as in `load`.
@@ -53,9 +53,9 @@ def report(
     energy: Energy | Term | None = None,
     parts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write one page on a fit, judged by the cells it was not shown.
+    """Write a report of a fit, evaluated on the cells that were held out.
 
-    `energy` and `parts` as in `load`. A file that is there already is replaced.
+    `energy` and `parts` as in `load`. An existing file is replaced.
 
     >>> stitchflow.tl.report(adata, "report.html")                        # doctest: +SKIP
     """
@@ -64,6 +64,6 @@ def report(
 
 
 def _unseen(adata: Any, key_added: str) -> Snapshots | None:
-    """The cells the fit was not shown, where there are any."""
+    """The cells that were held out, or None."""
     params, seen = params_of(adata, key_added), trained(adata, key_added)
     return None if seen.all() else cells_of(adata, params, ~seen)

@@ -1,4 +1,4 @@
-"""The model inside `uns`: plain text, numbers and arrays, so that an .h5ad carries it."""
+"""The model inside `uns`: plain text, numbers and arrays that an .h5ad can store."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def check_anndata(adata: Any) -> None:
 
 
 def put(adata: Any, key_added: str, fit: Fit, params: dict[str, Any]) -> None:
-    """Write a fit and what it was made from into `uns[key_added]`."""
+    """Write a fit and the settings of the call into `uns[key_added]`."""
     header, arrays = plain(fit)
     text = json.dumps(header)
     adata.uns[key_added] = {
         "params": {name: value for name, value in params.items() if value is not None},
         "header": text,
-        # A slash in a name would be a group of the file.
+        # A slash in a name would create a group in the file.
         "arrays": {name.replace("/", "|"): array for name, array in arrays.items()},
         "sha256": _seal(text, arrays),
     }
 
 
 def params_of(adata: Any, key_added: str) -> dict[str, Any]:
-    """What the fit under this key was made from, or an error that lists the keys there are."""
+    """The settings of the fit under this key, or an error that lists the existing keys."""
     check_anndata(adata)
     if not is_fit(entry := adata.uns.get(key_added)):
         listed = ", ".join(name for name, other in adata.uns.items() if is_fit(other)) or "none"
@@ -52,7 +52,7 @@ def params_of(adata: Any, key_added: str) -> dict[str, Any]:
 
 
 def is_fit(entry: Any) -> bool:
-    """Whether an entry of `uns` is a fit, rather than something of the user's own."""
+    """Whether an entry of `uns` is a fit, rather than data of the user."""
     return isinstance(entry, dict) and {"params", "header", "arrays"} <= set(entry)
 
 
@@ -63,10 +63,10 @@ def load(
     energy: Energy | Term | None = None,
     parts: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """The fit inside an AnnData, ready to answer.
+    """The fit inside an AnnData.
 
-    `energy` and `parts` hand over what was your own, as in `stitchflow.load`. Where the cells are
-    still those of the fit, `fit.data` holds them again.
+    `energy` and `parts` pass your own energy and parts, as in `stitchflow.load`. Where the cells
+    are still those of the fit, they are available as `fit.data`.
     """
     params, entry = params_of(adata, key_added), adata.uns[key_added]
     try:
@@ -76,7 +76,7 @@ def load(
         raise BadInput(f"uns[{key_added!r}]: {error}") from None
     try:
         data = cells_of(adata, params, trained(adata, key_added))
-    except (KeyError, ValueError):  # columns are gone, or were changed since
+    except (KeyError, ValueError):  # columns were removed or changed since the fit
         return fit
     if data.fingerprint == header["data"].get("fingerprint"):
         fit.data = data
@@ -100,7 +100,7 @@ def _opened(entry: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray
 
 
 def _seal(header: str, arrays: dict[str, np.ndarray]) -> str:
-    """The hash of a stored fit, whatever type of number a file's writer made of its arrays."""
+    """The hash of a stored fit, independent of the number types in which arrays are stored."""
     digest = sha256(header.encode())
     for name, array in sorted(arrays.items()):
         values = array.astype(np.float64) if array.dtype.kind in "biuf" else array
@@ -109,16 +109,16 @@ def _seal(header: str, arrays: dict[str, np.ndarray]) -> str:
 
 
 def trained(adata: Any, key_added: str) -> np.ndarray:
-    """Which cells the fit has seen."""
+    """Which cells were used for training."""
     if marks(adata, key_added):
         return np.asarray(adata.obs[f"{key_added}_train"], bool)
     return np.ones(adata.n_obs, bool)
 
 
 def marks(adata: Any, key_added: str) -> bool:
-    """Whether `obs[k_train]` is a fit's own: a fit that has seen every cell leaves no such column.
+    """Whether `obs[k_train]` was written by a fit; a fit to all cells writes no such column.
 
-    Fits of version 0.1.0 do not say what they left; there the column is taken for theirs.
+    Fits of version 0.1.0 do not record this; their column is assumed to be written by the fit.
     """
     entry, name = adata.uns.get(key_added), f"{key_added}_train"
     return name in adata.obs and is_fit(entry) and bool(entry["params"].get("held_out", True))
@@ -136,5 +136,5 @@ def cells_of(adata: Any, params: dict[str, Any], mask: np.ndarray) -> Snapshots:
 
 
 def announce(wrote: list[str]) -> None:
-    """Log what was written, in scanpy's manner."""
+    """Log what was written, in the format of scanpy."""
     log.info("added\n%s", "\n".join(f"    {line}" for line in wrote))
