@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
-from stitchflow._energy.networks import MLP
+from stitchflow._energy.networks import MLP, Declared
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._parts import Part, is_own
 from stitchflow._status import BadInputType, NotAvailable
@@ -114,6 +114,11 @@ class Term(eqx.Module, Part):
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """What the constructor needs to make this term again, functions left out."""
+
+    @classmethod
+    def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
+        """How many numbers a term of these stored settings would hold, none of them made yet."""
+        return Declared.networks(settings, dim)
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Term):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.energy import velocity as energy_velocity
+from stitchflow._energy.networks import MLP, Declared
 from stitchflow._energy.packing import named_arrays, packed_method, unpacked_method, with_arrays
 from stitchflow._energy.simulate import simulate
 from stitchflow._energy.terms import Entropy, Potential
@@ -35,7 +37,7 @@ from stitchflow._types import (
     check_hidden,
     check_number,
 )
-from stitchflow.rivals._flow_curve import FlowCurve
+from stitchflow.rivals._flow_curve import SHAPES, FlowCurve
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,12 @@ class PathFlow(Method):
         curve = FlowCurve(shape, method.layers, method.curve_hidden, jax.random.key(0))
         curve = with_arrays(curve, packed.arrays, "[0]")
         return method, NormalizingFlow(curve, ready, ready.units), ready
+
+    @classmethod
+    def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
+        layer = MLP.size(dim + 1, settings["curve_hidden"], SHAPES * dim)
+        kept = check_count(settings["layers"], "layers") * layer
+        return Declared.networks(settings, dim)._replace(kept=kept)
 
 
 def velocity_residual(
