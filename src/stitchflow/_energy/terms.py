@@ -43,14 +43,16 @@ class Positive(eqx.Module):
 class Term(eqx.Module, Part):
     """One summand of the energy. `init` gives it parameters and the units it lives in.
 
-    Three statements of its class tell everybody who moves individuals what it needs. Each has the
-    value that is never wrong, only refused or slow: a term that reads `field` without saying so is
-    refused, and one that says nothing of others is given all of them.
+    The first three statements of its class tell everybody who moves individuals what it needs. Each
+    has the value that is never wrong, only refused or slow: a term that reads `field` without
+    saying so is refused, and one that says nothing of others is given all of them.
     """
 
     is_gradient: ClassVar[bool] = True  # whether `gradient` is one
     reads_density: ClassVar[bool] = False  # whether it looks at `field`
     sees_others: ClassVar[bool] = True  # whether it looks at `cloud` or at `field`
+    resolvable: ClassVar[bool] = True  # whether there are time steps small enough for its push
+    time_varying = False  # whether it looks at the time; where that is a setting, a field
 
     @abstractmethod
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Term:
