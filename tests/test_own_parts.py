@@ -12,6 +12,7 @@ import pytest
 
 import stitchflow as sf
 from stitchflow import _parts
+from stitchflow._energy import terms
 from stitchflow._energy.packing import plan_of
 from stitchflow._parts import built_in, described, name_of
 from stitchflow.bench._runs import Run
@@ -168,6 +169,22 @@ def test_a_part_of_ones_own_is_asked_for_and_comes_back(tmp_path, fitted, name):
     stored = json.loads((tmp_path / "run" / "header.json").read_text())
     assert stored["format"] == 3
     assert asked in json.dumps(stored)
+
+
+def test_a_term_of_this_package_may_need_an_argument(tmp_path, monkeypatch):
+    """Its size is told by its settings: none is made to ask it."""
+
+    class Leaning(Gathering):
+        __module__, __qualname__ = terms.__name__, "Leaning"
+
+    monkeypatch.setattr(terms, "Leaning", Leaning, raising=False)
+    method = quick(sf.Stitching(Leaning(0.5) + energy())).resolved(DATA)
+    fit = method._as_fit(_started(method), DATA)
+    fit.save(tmp_path / "run")
+    again = sf.load(tmp_path / "run")
+    assert again.energy.terms[0] == Leaning(0.5)
+    x = DATA.cloud(0)
+    np.testing.assert_array_equal(again.flow.velocity(x, 0.2), fit.flow.velocity(x, 0.2))
 
 
 def test_settings_of_a_part_come_from_the_run(tmp_path, fitted):

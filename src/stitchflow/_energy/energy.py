@@ -68,7 +68,7 @@ class Energy(eqx.Module):
     @property
     def time_varying(self) -> bool:
         """Whether any term changes in time."""
-        return any(getattr(term, "time_varying", False) for term in self.terms)
+        return any(term.time_varying for term in self.terms)
 
     def sized_for(self, speed: float) -> Energy:
         """Every term started at the size that moves a cloud at this speed (internal units)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from jaxtyping import Array, Float
 from scipy.spatial import KDTree
 
 from stitchflow._data.units import Units
+from stitchflow._energy.networks import Declared
 from stitchflow._energy.pair_terms import Interaction, reach_of
 from stitchflow._energy.terms import Entropy, Positive, Potential, with_fields
 from stitchflow._measure.kde import Cloud, Field
@@ -81,6 +83,13 @@ class FeaturePotential(Potential):
     def settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("centres", "degree", "time_degree")}
 
+    @classmethod
+    def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
+        """Those of the features, but for a few products of coordinates."""
+        centres, degree = (check_count(settings[name], name) for name in ("centres", "degree"))
+        waves = check_count(settings["time_degree"], "time_degree", 0) + 1
+        return Declared(0, centres * dim + (degree * dim + centres) * waves)
+
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> FeaturePotential:
         rng = np.random.default_rng(0)
         places = np.resize(cloud[rng.permutation(len(cloud))], (self.centres, cloud.shape[1]))
@@ -110,6 +119,10 @@ class FeatureInteraction(Interaction):
     @property
     def settings(self) -> dict[str, Any]:
         return {"centres": self.centres}
+
+    @classmethod
+    def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
+        return Declared(0, 2 * check_count(settings["centres"], "centres"))
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> FeatureInteraction:
         places = np.linspace(0.0, 1.0, self.centres)[:, None]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+
+from stitchflow._parts import built_in, defaults
+from stitchflow._types import check_hidden
 
 
 class MLP(eqx.Module):
@@ -40,6 +45,29 @@ class MLP(eqx.Module):
             update = jax.nn.silu(affine(x, layer))
             x = x + update if x.shape == update.shape else update
         return affine(x, len(self.weights) - 1)
+
+    @staticmethod
+    def size(inputs: int, hidden: Any, outputs: int) -> int:
+        """How many numbers a network of these widths holds."""
+        return sum((a + 1) * b for a, b in pairwise((inputs, *check_hidden(hidden), outputs)))
+
+
+class Declared(NamedTuple):
+    """How many numbers stored settings declare, counted before memory is asked for."""
+
+    made: int  # about as many, by networks; some of them are not stored
+    kept: int = 0  # at least as many that every run of these settings stores
+
+    @staticmethod
+    def networks(settings: Mapping[str, Any], dim: int) -> Declared:
+        """What networks make whose widths are settings called `hidden`, also those of parts."""
+        widths = [value for name, value in settings.items() if name.endswith("hidden")]
+        made = [MLP.size(dim + 1, v, dim) for v in widths if isinstance(v, (list, tuple))]
+        for part in (value for value in settings.values() if isinstance(value, dict)):
+            kind = built_in(part.get("class"))
+            whole = (defaults(kind) if kind else {}) | part
+            made.append(Declared.networks(whole, dim).made)
+        return Declared(sum(made))
 
 
 class Chebyshev(eqx.Module):

@@ -39,6 +39,35 @@ def units_from(stored: dict[str, Any]) -> Units:
     return dataclasses.replace(Units(**stored), centre=tuple(stored["centre"]))
 
 
+def packed_method(method: Any, energy: Energy) -> dict[str, Any]:
+    """What a header tells of a method and of the energy it learned; arrays are stored apart."""
+    assert energy.units is not None, "the energy has no parameters yet"
+    return {
+        "settings": described(method, leave_out=("energy",)),
+        "energy": terms_of(energy),
+        "units": dataclasses.asdict(energy.units),
+    }
+
+
+def unpacked_method(
+    kind: type, packed: Any, given: Energy | None = None, where: str = ""
+) -> tuple[Any, Energy]:
+    """The method of a class that `packed_method` described, and its energy with parameters.
+
+    `packed` is a method's `Packed`, `given` an energy that supplies functions of the user's own.
+    `where` is the path of the energy in the model whose arrays were stored.
+    """
+    header, entries, parts = packed.header, packed.header["energy"], packed.parts
+    energy = energy_from(entries, parts, given)
+    ready = ready_energy(energy, entries, units_from(header["units"]))
+    ready = with_arrays(ready, packed.arrays, where)
+    check_pushes(ready, entries)
+    method = made(header["settings"], parts, kind)
+    if any(field.name == "energy" for field in dataclasses.fields(method)):
+        method = dataclasses.replace(method, energy=energy)
+    return method, ready
+
+
 def plan_of(method: Any) -> dict[str, Any]:
     """Everything that tells two methods apart, for checkpoints, runs and results.
 
@@ -215,13 +244,16 @@ def named_arrays(model: Any) -> dict[str, np.ndarray]:
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
-def with_arrays(model: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """The model with its float arrays replaced by stored ones of the same names and shapes."""
+def with_arrays(model: Any, arrays: dict[str, np.ndarray], where: str = "") -> Any:
+    """The model with its float arrays replaced by stored ones of the same names and shapes.
+
+    `where` is its path in the model that was stored.
+    """
     params, static = eqx.partition(model, eqx.is_inexact_array)
     leaves, shape = jax.tree_util.tree_flatten_with_path(params)
     found = []
     for path, leaf in leaves:
-        name = jax.tree_util.keystr(path)
+        name = where + jax.tree_util.keystr(path)
         array = stored(arrays, name)
         if array.shape != leaf.shape:
             raise BadInput(f"{name} should have shape {leaf.shape}, got {array.shape}")

@@ -153,6 +153,7 @@ class VectorKernel(Term):
     """
 
     is_gradient: ClassVar[bool] = False
+    resolvable: ClassVar[bool] = False  # it turns round at zero distance
     hidden: tuple[int, ...] = eqx.field(static=True)
     learn: bool = eqx.field(static=True)
     function: Callable | None

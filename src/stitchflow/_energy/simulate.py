@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._energy.energy import Energy, at_one, density_for
-from stitchflow._energy.pair_terms import VectorKernel
 from stitchflow._measure.kde import KDE, silverman
 from stitchflow._types import Scalar
 
@@ -22,7 +21,7 @@ from stitchflow._types import Scalar
 STEPS_PER_GAP, STEPS_PER_UNIT = 20, 100
 # The most: of hundreds of short gaps each is given less.
 MOST_STEPS, MOST_STEPS_PER_UNIT = 4000, 20_000
-MOST_PAIR_STEPS = 300  # a kernel that turns round at zero distance is never resolved, and dear
+MOST_UNRESOLVED = 300  # of a term that no step resolves: more of them cost time and mend nothing
 SHORTEST = 1.0 / 4000.0  # of the whole time, for the adaptive solver
 STABLE = 0.3  # step times the largest slope of the drift
 
@@ -64,8 +63,8 @@ def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array,
     gap = float(t1 - t0)
     slope = max(float(_steepness(energy, x, log_weights, t)) for t in (t0, t1))
     least = int(np.clip(np.ceil(STEPS_PER_UNIT * gap), 2, STEPS_PER_GAP))
-    limit = MOST_PAIR_STEPS if energy.only(VectorKernel) else MOST_STEPS
-    most = int(np.clip(MOST_STEPS_PER_UNIT * gap, MOST_PAIR_STEPS, limit))
+    limit = MOST_STEPS if all(term.resolvable for term in energy.terms) else MOST_UNRESOLVED
+    most = int(np.clip(MOST_STEPS_PER_UNIT * gap, MOST_UNRESOLVED, limit))
     while True:
         # A cloud that is lost already, somebody at infinity, goes on as well as it can.
         lost = not np.isfinite(slope)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
-from stitchflow._energy.networks import MLP
+from stitchflow._energy.networks import MLP, Declared
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._parts import Part, is_own
 from stitchflow._status import BadInputType, NotAvailable
@@ -43,14 +43,16 @@ class Positive(eqx.Module):
 class Term(eqx.Module, Part):
     """One summand of the energy. `init` gives it parameters and the units it lives in.
 
-    Three statements of its class tell everybody who moves individuals what it needs. Each has the
-    value that is never wrong, only refused or slow: a term that reads `field` without saying so is
-    refused, and one that says nothing of others is given all of them.
+    The first three statements of its class tell everybody who moves individuals what it needs. Each
+    has the value that is never wrong, only refused or slow: a term that reads `field` without
+    saying so is refused, and one that says nothing of others is given all of them.
     """
 
     is_gradient: ClassVar[bool] = True  # whether `gradient` is one
     reads_density: ClassVar[bool] = False  # whether it looks at `field`
     sees_others: ClassVar[bool] = True  # whether it looks at `cloud` or at `field`
+    resolvable: ClassVar[bool] = True  # whether there are time steps small enough for its push
+    time_varying = False  # whether it looks at the time; where that is a setting, a field
 
     @abstractmethod
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Term:
@@ -114,6 +116,11 @@ class Term(eqx.Module, Part):
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """What the constructor needs to make this term again, functions left out."""
+
+    @classmethod
+    def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
+        """How many numbers a term of these stored settings would hold, none of them made yet."""
+        return Declared.networks(settings, dim)
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Term):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
-from stitchflow._energy.networks import MLP
+from stitchflow._energy.networks import MLP, Declared
 from stitchflow._energy.terms import (
     Term,
     arity,
@@ -72,6 +72,11 @@ class VectorField(Term):
     def settings(self) -> dict[str, Any]:
         names = ("time_varying", "divergence_free")
         return {**shape_of(self), **{name: getattr(self, name) for name in names}}
+
+    @classmethod
+    def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
+        turns = STREAMS * dim**2 if settings["divergence_free"] else 0
+        return Declared(turns + Declared.networks(settings, dim).made)
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> VectorField:
         if self.function is not None:

@@ -14,6 +14,7 @@ from stitchflow._data.advice import advice
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
+from stitchflow._energy.networks import Declared
 from stitchflow._html import table
 from stitchflow._measure.curve import Curve
 from stitchflow._method.flow import Flow
@@ -216,6 +217,11 @@ class Method(ABC):
         cls, packed: Packed, energy: Energy | None = None
     ) -> tuple[Method, Flow, Energy | None]:
         """Method, flow and energy from `pack`; `energy` supplies functions of the user's own."""
+
+    @classmethod
+    def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
+        """How many numbers a fit of these stored settings would hold beside its energy."""
+        return Declared.networks(settings, dim)
 
 
 def method_named(name: str, argument: str = "method") -> Method:

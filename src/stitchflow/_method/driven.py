@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,21 +12,12 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy, velocity
-from stitchflow._energy.packing import (
-    check_pushes,
-    energy_from,
-    named_arrays,
-    ready_energy,
-    terms_of,
-    units_from,
-    with_arrays,
-)
+from stitchflow._energy.packing import named_arrays, packed_method, unpacked_method
 from stitchflow._energy.terms import Potential
 from stitchflow._measure.coupling import draw
 from stitchflow._measure.kde import KDE
 from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.flow import Flow, simulate_in_units
-from stitchflow._parts import described, made
 from stitchflow._training.optimise import Optimum
 from stitchflow._types import KeyLike, as_cloud, as_key, as_rng, as_times, check_count, check_number
 
@@ -56,23 +47,14 @@ class Driven(Method):
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow
         assert isinstance(flow, DrivenFlow)
-        header = {
-            "settings": described(self, leave_out=("energy",)),
-            "energy": terms_of(flow.energy),
-            "units": asdict(flow.units),
-        }
-        return Packed(header, {**flow.data.arrays, **named_arrays(flow.energy)})
+        arrays = {**flow.data.arrays, **named_arrays(flow.energy)}
+        return Packed(packed_method(self, flow.energy), arrays)
 
     @classmethod
     def unpack(
         cls, packed: Packed, energy: Energy | None = None
     ) -> tuple[Method, Flow, Energy | None]:
-        header, entries = packed.header, packed.header["energy"]
-        units = units_from(header["units"])
-        energy = energy_from(entries, packed.parts, energy)
-        ready = with_arrays(ready_energy(energy, entries, units), packed.arrays)
-        check_pushes(ready, entries)
-        method = made(header["settings"], packed.parts, cls)
+        method, ready = unpacked_method(cls, packed, energy)
         data = Snapshots.from_stored(packed.arrays)
         return method, method.answers(method.name, ready, data), _answering(ready)
 

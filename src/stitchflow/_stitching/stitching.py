@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,14 +27,11 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.packing import (
-    check_pushes,
-    energy_from,
     named_arrays,
+    packed_method,
     plan_of,
-    ready_energy,
     stored,
-    terms_of,
-    units_from,
+    unpacked_method,
     with_arrays,
 )
 from stitchflow._energy.terms import Entropy, Potential
@@ -45,7 +42,6 @@ from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.flow import Flow
 from stitchflow._objective.intervals import Forward
 from stitchflow._objective.residual import VelocityResidual
-from stitchflow._parts import described, made
 from stitchflow._status import BadInput, BadInputType, DataWarning
 from stitchflow._stitching.named_settings import with_settings
 from stitchflow._stitching.plan import Plan, Specification
@@ -215,12 +211,7 @@ class Stitching(Specification, Method):
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow
         assert isinstance(flow, StitchedFlow)
-        header = {
-            "settings": described(self, leave_out=("energy",)),
-            "energy": terms_of(flow.energy),
-            "units": asdict(flow.units),
-            "nodes": flow.curve.times,
-        }
+        header = packed_method(self, flow.energy) | {"nodes": flow.curve.times}
         if self.curve is not None:
             header["knots"] = flow.curve.held_at
         return Packed(header, named_arrays((flow.curve, flow.energy)))
@@ -229,13 +220,10 @@ class Stitching(Specification, Method):
     def unpack(
         cls, packed: Packed, energy: Energy | None = None
     ) -> tuple[Method, Flow, Energy | None]:
-        header = packed.header
-        units = units_from(header["units"])
-        entries = header["energy"]
-        energy = energy_from(entries, packed.parts, energy)
-        ready = ready_energy(energy, entries, units)
-        method = replace(made(header["settings"], packed.parts, cls), energy=energy)
-        arrays = packed.arrays
+        header, arrays = packed.header, packed.arrays
+        method, ready = unpacked_method(cls, packed, energy, "[1]")
+        assert ready.units is not None
+        units = ready.units
         smooth = method.curve is not None
         kind = partial(SplineCurve, knots=tuple(header["knots"])) if smooth else Curve
         curve = kind(
@@ -247,8 +235,7 @@ class Stitching(Specification, Method):
         )
         if curve.particles.shape[2] != units.dim:
             raise BadInput(f"particles and units differ in their dimensions ({units.dim})")
-        curve, ready = with_arrays((curve, ready), arrays)
-        check_pushes(ready, entries)
+        curve = with_arrays(curve, arrays, "[0]")
         return method, StitchedFlow(curve, ready, units), ready
 
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import platform
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.features import FeatureInteraction, FeaturePotential
 from stitchflow._energy.packing import upgraded
 from stitchflow._energy.terms import Term
-from stitchflow._energy.vector_field import STREAMS
 from stitchflow._files.archive import Archive
 from stitchflow._files.whole import only_writer, write_together
 from stitchflow._method.contract import METHODS, Fit, Method, Packed
-from stitchflow._objective.growth import Growth
-from stitchflow._parts import PACKAGE, built_in, handed, name_of, same_name
+from stitchflow._parts import PACKAGE, built_in, defaults, handed, name_of, same_name
 from stitchflow._status import BadInput, BadInputType, Status
 from stitchflow._storage.run_state import (
     ARRAYS,
@@ -36,9 +31,6 @@ from stitchflow._storage.run_state import (
     whole_model,
 )
 from stitchflow._training.history import StageHistory, in_a_row
-from stitchflow._types import check_count, check_hidden
-from stitchflow.rivals import PathFlow
-from stitchflow.rivals._flow_curve import SHAPES
 
 UNSTORED = 2**24  # numbers of networks whose widths are declared but that a model does without
 _PACKAGES = ("stitchflow", "jax", "equinox", "optax", "diffrax", "numpy", "scipy", "POT")
@@ -216,55 +208,19 @@ def _check_finite(name: str, array: np.ndarray) -> None:
         raise BadInput(f"the model's {name} holds NaN or infinity")
 
 
-def _check_sizes(header: dict[str, Any], method: type, stored: int) -> None:
+def _check_sizes(header: dict[str, Any], method: type[Method], stored: int) -> None:
     """Nothing that a header declares may be far larger than the arrays that should fill it."""
     dim = len(header["units"]["centre"]) if "units" in header else 0
-    settings = _defaults(method) | header.get("settings", {})
-    growth = _defaults(Growth) | settings["growth"] if settings.get("growth") else {}
-    entries = header.get("energy", ())
-    terms = [_declared(entry) for entry in entries]
-    networks = dim + len(header.get("knots", ())) ** 2
-    networks += sum(_networks(part, dim) for part in (settings, growth, *terms))
-    filled = sum(_features(term, dim) for term in terms)
-    if issubclass(method, PathFlow):
-        one = _perceptron(dim + 1, settings["curve_hidden"], SHAPES * dim)
-        filled += check_count(settings["layers"], "layers") * one
-    if networks > UNSTORED + 4 * stored or filled > stored:
-        raise BadInput(f"it declares a model of {networks + filled:,} numbers, stores {stored:,}")
-
-
-def _declared(entry: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a term, with its name and with those that a header may leave out."""
-    kind = None if entry["functions"] else built_in(entry["class"], Term)
-    return {} if kind is None else {"class": kind, **kind().settings, **entry["settings"]}
-
-
-def _defaults(kind: type) -> dict[str, Any]:
-    """What a header may leave out."""
-    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-    return {field.name: field.default for field in fields}
-
-
-def _networks(part: dict[str, Any], dim: int) -> int:
-    """About as many numbers as the networks of a part hold, or would: some do without theirs."""
-    widths = [v for n, v in part.items() if n.endswith("hidden") and isinstance(v, (list, tuple))]
-    turned = STREAMS * dim**2 if part.get("divergence_free") else 0
-    return turned + sum(_perceptron(dim + 1, hidden, dim) for hidden in widths)
-
-
-def _perceptron(inputs: int, hidden: Any, outputs: int) -> int:
-    return sum((a + 1) * b for a, b in pairwise((inputs, *check_hidden(hidden), outputs)))
-
-
-def _features(term: dict[str, Any], dim: int) -> int:
-    """As many numbers as the features of a term hold, but for a few products of coordinates."""
-    count = lambda name, least=1: check_count(term[name], name, least)
-    if term.get("class") is FeatureInteraction:
-        return 2 * count("centres")
-    if term.get("class") is not FeaturePotential:
-        return 0
-    places = count("degree") * dim + count("centres")
-    return count("centres") * dim + places * (count("time_degree", 0) + 1)
+    parts: list[tuple[Any, Any]] = [(method, header.get("settings", {}))]
+    # The size of what is not this package's own is the business of who hands it over.
+    entries = (entry for entry in header.get("energy", ()) if not entry["functions"])
+    parts += [(built_in(entry["class"], Term), entry["settings"]) for entry in entries]
+    known = [(kind, defaults(kind) | settings) for kind, settings in parts if kind is not None]
+    declared = [kind.declared_numbers(settings, dim) for kind, settings in known]
+    made = dim + len(header.get("knots", ())) ** 2 + sum(part.made for part in declared)
+    kept = sum(part.kept for part in declared)
+    if made > UNSTORED + 4 * stored or kept > stored:
+        raise BadInput(f"it declares a model of {made + kept:,} numbers, stores {stored:,}")
 
 
 def versions() -> dict[str, str | None]:

@@ -18,13 +18,10 @@ from jaxtyping import Array, Float, Int
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.packing import energy_from
 from stitchflow._energy.terms import Potential, Term
 from stitchflow._measure.coupling import plan
 from stitchflow._measure.kde import KDE, Cloud, Field, leave_one_out_bandwidth, over_stations
-from stitchflow._method.contract import Method, Packed
 from stitchflow._method.driven import Driven
-from stitchflow._method.flow import Flow
 from stitchflow._status import BadInputType
 
 
@@ -49,15 +46,6 @@ class JKOMethod(Driven):
         """The energy with parameters for this data."""
         units = data.units
         return self.energy.init(np.asarray(units.space_in(data.x)), units, key)
-
-    @classmethod
-    def unpack(
-        cls, packed: Packed, energy: Energy | None = None
-    ) -> tuple[Method, Flow, Energy | None]:
-        given = energy_from(packed.header["energy"], packed.parts, energy)
-        method, flow, ready = super().unpack(packed, given)
-        assert isinstance(method, cls)
-        return replace(method, energy=given), flow, ready
 
 
 class Marginals(eqx.Module):

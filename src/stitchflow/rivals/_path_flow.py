@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -17,20 +18,13 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.energy import velocity as energy_velocity
-from stitchflow._energy.packing import (
-    energy_from,
-    named_arrays,
-    ready_energy,
-    terms_of,
-    units_from,
-    with_arrays,
-)
+from stitchflow._energy.networks import MLP, Declared
+from stitchflow._energy.packing import named_arrays, packed_method, unpacked_method, with_arrays
 from stitchflow._energy.simulate import simulate
 from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._measure.kde import KDE, Cloud, Field
 from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.flow import Flow, simulate_in_units
-from stitchflow._parts import described, made
 from stitchflow._status import ExtrapolationWarning
 from stitchflow._training.optimise import Optimiser, minimise
 from stitchflow._types import (
@@ -43,7 +37,7 @@ from stitchflow._types import (
     check_hidden,
     check_number,
 )
-from stitchflow.rivals._flow_curve import FlowCurve
+from stitchflow.rivals._flow_curve import SHAPES, FlowCurve
 
 
 @dataclass(frozen=True)
@@ -122,25 +116,25 @@ class PathFlow(Method):
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow
         assert isinstance(flow, NormalizingFlow)
-        header = {
-            "settings": described(self),
-            "energy": terms_of(flow.energy),
-            "units": asdict(flow.units),
-        }
-        return Packed(header, named_arrays((flow.flow_curve, flow.energy)))
+        arrays = named_arrays((flow.flow_curve, flow.energy))
+        return Packed(packed_method(self, flow.energy), arrays)
 
     @classmethod
     def unpack(
         cls, packed: Packed, energy: Energy | None = None
     ) -> tuple[Method, Flow, Energy | None]:
-        header, entries = packed.header, packed.header["energy"]
-        units = units_from(header["units"])
-        method = made(header["settings"], packed.parts, cls)
-        shape = np.eye(2, units.dim)
+        method, ready = unpacked_method(cls, packed, energy, "[1]")
+        assert ready.units is not None
+        shape = np.eye(2, ready.units.dim)
         curve = FlowCurve(shape, method.layers, method.curve_hidden, jax.random.key(0))
-        ready = ready_energy(energy_from(entries, packed.parts, energy), entries, units)
-        curve, ready = with_arrays((curve, ready), packed.arrays)
-        return method, NormalizingFlow(curve, ready, units), ready
+        curve = with_arrays(curve, packed.arrays, "[0]")
+        return method, NormalizingFlow(curve, ready, ready.units), ready
+
+    @classmethod
+    def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
+        layer = MLP.size(dim + 1, settings["curve_hidden"], SHAPES * dim)
+        kept = check_count(settings["layers"], "layers") * layer
+        return Declared.networks(settings, dim)._replace(kept=kept)
 
 
 def velocity_residual(
