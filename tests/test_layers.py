@@ -40,7 +40,8 @@ def imports_of(path: Path) -> set[str]:
     found = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stitchflow"):
-            if node.module == DEFAULTS:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            if DEFAULTS in (node.module, *names):
                 continue
             parts = node.module.split(".")[1:]
             found |= {parts[0]} if parts else {alias.name for alias in node.names}

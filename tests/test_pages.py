@@ -11,7 +11,7 @@ import pytest
 import stitchflow as sf
 from pages import DOCS, blocks, commands, run_page
 from stitchflow import bench, cli
-from stitchflow._stitching import defaults as _choices
+from stitchflow._stitching import defaults as _defaults
 
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md"))
 ELSEWHERE = {"single-cell"}  # test_tl_tutorial.py
@@ -91,7 +91,7 @@ def test_a_tutorial_runs(tutorial):
 @pytest.mark.full
 @pytest.mark.parametrize("page", ["index.md", "report.md"])
 def test_a_page_of_defaults_runs_at_a_small_budget(page, monkeypatch):
-    monkeypatch.setattr(_choices, "STEPS", 60)
+    monkeypatch.setattr(_defaults, "STEPS", 60)
     assert run_page(page)["fit"].status.ok
 
 
@@ -99,7 +99,7 @@ def test_a_page_of_defaults_runs_at_a_small_budget(page, monkeypatch):
 def test_the_commands_of_the_first_page_run(monkeypatch):
     from cells import moving_blobs
 
-    monkeypatch.setattr(_choices, "STEPS", 60)
+    monkeypatch.setattr(_defaults, "STEPS", 60)
     moving_blobs().write_h5ad("cells.h5ad")
     run_commands("index.md")
 

@@ -78,7 +78,7 @@ def built_in(name: Any, base: type = Part) -> type | None:
     return next(found, None)
 
 
-def defaults(kind: Any) -> dict[str, Any]:
+def constructor_defaults(kind: Any) -> dict[str, Any]:
     """The settings of a class that need not be given, by what they are then."""
     taken = inspect.signature(kind).parameters.items()
     return {name: s.default for name, s in taken if s.default is not s.empty}

@@ -13,13 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stitchflow._measure.coupling import assignment, chain
-
-# Snapshots closer than the first of these shares of the duration are pooled. They are separated
-# again, share by share, as long as the motion between them exceeds that of random assignments.
-CLOSE = (1 / 20, 1 / 80, 1 / 320, 0.0)
-
-# Windows at which motion is compared with random assignments, and with the first window.
-LOOKS = 20
+from stitchflow._stitching import defaults
 
 
 class Motion(NamedTuple):
@@ -47,8 +41,8 @@ class Windows(NamedTuple):
         Times that are further apart than a twentieth of the duration are never pooled.
         """
         rng = np.random.default_rng(0)
-        chosen = _grouped(times, CLOSE[0])
-        for share in CLOSE[1:]:
+        chosen = _grouped(times, defaults.POOLED_SHARES[0])
+        for share in defaults.POOLED_SHARES[1:]:
             finer = _grouped(times, share)
             if not _told_apart(chosen, finer, clouds, rng):
                 break
@@ -93,14 +87,19 @@ def _told_apart(
     """
     ends = {end for _, end in wide}
     pairs = [(a, b) for a, b in pairwise(narrow) if a[1] not in ends]
-    some = np.unique(np.linspace(0, len(pairs) - 1, min(LOOKS, len(pairs))).round().astype(int))
-    seen = chance = 0.0
+    some = np.unique(
+        np.linspace(0, len(pairs) - 1, min(defaults.WINDOWS_COMPARED, len(pairs)))
+        .round()
+        .astype(int)
+    )
+    seen, chance, most = 0.0, 0.0, defaults.WINDOW_INDIVIDUALS
     for first, second in (pairs[k] for k in some):
         x, y = (np.concatenate(clouds[slice(*window)]) for window in (first, second))
         mixed = rng.permutation(np.concatenate([x, y]))
-        seen += float((_way(x, y, 200, rng) ** 2).sum(axis=1).mean())
-        chance += float((_way(mixed[: len(x)], mixed[len(x) :], 200, rng) ** 2).sum(axis=1).mean())
-    return not pairs or seen > 2.0 * chance
+        apart = lambda a, b: float((_way(a, b, most, rng) ** 2).sum(axis=1).mean())
+        seen += apart(x, y)
+        chance += apart(mixed[: len(x)], mixed[len(x) :])
+    return not pairs or seen > defaults.MOTION_RATIO * chance
 
 
 def _way(x: np.ndarray, y: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
@@ -110,8 +109,10 @@ def _way(x: np.ndarray, y: np.ndarray, most: int, rng: np.random.Generator) -> n
     return b[assignment(a, b, rng)] - a
 
 
-def motion(clouds: list[np.ndarray], matched: bool, most: int = 500, cap: float = 10.0) -> Motion:
-    """The motion of at most `most` individuals between the first and at most `LOOKS` later windows.
+def motion(
+    clouds: list[np.ndarray], matched: bool, most: int = defaults.MOTION_INDIVIDUALS
+) -> Motion:
+    """The motion of at most `most` individuals between the first window and some later ones.
 
     The squared difference of the means of two samples of n individuals at rest is the population's
     variance times 2 / n; the squared distance of optimal transport is about three times that.
@@ -120,23 +121,27 @@ def motion(clouds: list[np.ndarray], matched: bool, most: int = 500, cap: float 
         return Motion(1.0, 0.0)
     rng = np.random.default_rng(0)
     start = clouds[0]
-    later = np.unique(np.linspace(1, len(clouds) - 1, LOOKS).round().astype(int))
+    later = np.unique(
+        np.linspace(1, len(clouds) - 1, defaults.WINDOWS_COMPARED).round().astype(int)
+    )
     variance = float(np.mean([cloud.var(axis=0, dtype=np.float64).sum() for cloud in clouds]))
     spread = max(float(np.concatenate(clouds).var(axis=0, dtype=np.float64).sum()), 1e-300)
-    squared, few, many = 0.0, 0.0, 0.0
+    squared, few, many, noise = 0.0, 0.0, 0.0, defaults.TRANSPORT_NOISE * variance
     for k in later:
         end = clouds[k]
         way = np.asarray(end, np.float64) - start if matched else _way(start, end, most, rng)
         mean = float((way**2).sum(axis=1).mean())
         if mean > squared:
             squared = mean
-            few = 0.0 if matched else 3.0 * variance * 2.0 / len(way)
-            many = 0.0 if matched else 3.0 * variance * (1.0 / len(start) + 1.0 / len(end))
-    signal = max(squared - few, many / cap, 1e-12 * spread)
+            few = 0.0 if matched else noise * 2.0 / len(way)
+            many = 0.0 if matched else noise * (1.0 / len(start) + 1.0 / len(end))
+    signal = max(squared - few, many / defaults.MOST_RIDGE, 1e-12 * spread)
     return Motion(float(np.sqrt((signal + many) / spread)), many / signal)
 
 
-def actions(clouds: list[np.ndarray], matched: bool, most: int = 200) -> np.ndarray:
+def actions(
+    clouds: list[np.ndarray], matched: bool, most: int = defaults.ACTION_INDIVIDUALS
+) -> np.ndarray:
     """Mean squared displacement over each gap, of at most `most` individuals, with a fixed seed."""
     if not matched:
         rng = np.random.default_rng(0)

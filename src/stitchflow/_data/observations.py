@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
+from stitchflow._stitching import defaults
 
 # Numbers held at once: 2^25 float32 are 128 MiB.
 POOL = 2**25
@@ -74,7 +75,7 @@ class Observations(eqx.Module):
         sum over times are unbiased.
         """
         t, n = self.weights.shape
-        per_time = min(n, max(size // t, 32))
+        per_time = min(n, max(size // t, defaults.FEWEST_OF_A_TIME))
         some = min(t, max(1, size // per_time))
         pick_times, pick_rows = jax.random.split(key)
         chosen = jnp.arange(t)

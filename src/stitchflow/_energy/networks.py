@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._parts import built_in, defaults
+from stitchflow._parts import built_in, constructor_defaults
+from stitchflow._stitching import defaults
 from stitchflow._types import check_hidden
 
 
@@ -31,7 +32,7 @@ class MLP(eqx.Module):
         keys = jax.random.split(key, len(widths) - 1)
         weights = []
         for i, (k, a, b) in enumerate(zip(keys, widths[:-1], widths[1:], strict=True)):
-            gain = 1e-2 if i == len(hidden) else 1.0
+            gain = defaults.LAST_LAYER if i == len(hidden) else 1.0
             weights.append(gain * jax.random.normal(k, (a, b)) / jnp.sqrt(a))
         self.weights = tuple(weights)
         self.biases = tuple(jnp.zeros(b) for b in widths[1:])
@@ -65,7 +66,7 @@ class Declared(NamedTuple):
         made = [MLP.size(dim + 1, v, dim) for v in widths if isinstance(v, (list, tuple))]
         for part in (value for value in settings.values() if isinstance(value, dict)):
             kind = built_in(part.get("class"))
-            whole = (defaults(kind) if kind else {}) | part
+            whole = (constructor_defaults(kind) if kind else {}) | part
             made.append(Declared.networks(whole, dim).made)
         return Declared(sum(made))
 
@@ -129,12 +130,12 @@ class PolarSeries(eqx.Module):
 
     coefficients: Float[Array, "c h d"]
 
-    HARMONICS: ClassVar[tuple[int, ...]] = (1, 3, 5)
-    DEGREE: ClassVar[int] = 24
+    HARMONICS: ClassVar[tuple[int, ...]] = defaults.KERNEL_HARMONICS
+    DEGREE: ClassVar[int] = defaults.KERNEL_DEGREE
 
     def __init__(self, key: Array):
         shape = (self.DEGREE, 2 * len(self.HARMONICS), 2)
-        self.coefficients = 1e-2 * jax.random.normal(key, shape)
+        self.coefficients = defaults.KERNEL_COEFFICIENTS * jax.random.normal(key, shape)
 
     def __call__(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
         r = jnp.sqrt((z**2).sum(-1) + 1e-12)

@@ -22,10 +22,8 @@ from stitchflow._energy.terms import (
     with_fields,
 )
 from stitchflow._measure.kde import Cloud, Field, in_blocks, over_stations
+from stitchflow._stitching import defaults
 from stitchflow._types import Scalar, check_hidden
-
-# Enough for a network's W' to interpolate to about 1e-4 of its range.
-RADIAL_DEGREE = 40
 
 
 class Interaction(Term):
@@ -49,7 +47,7 @@ class Interaction(Term):
         function: Callable | None = None,
         *,
         radial: bool = True,
-        hidden: tuple[int, ...] = (64, 64),
+        hidden: tuple[int, ...] = defaults.PAIR_LAYERS,
         learn: bool | None = None,
     ):
         check_function(function)
@@ -96,7 +94,7 @@ class Interaction(Term):
         """W or W' (`one`) as a function of an array of distances."""
         if self.units is not None:  # a known function may have kinks that a series would smear
             return lambda r: jax.vmap(one)(r.reshape(-1)).reshape(r.shape)
-        nodes = jnp.asarray(Chebyshev.nodes(RADIAL_DEGREE, self.reach), float)
+        nodes = jnp.asarray(Chebyshev.nodes(defaults.RADIAL_DEGREE, self.reach), float)
         return Chebyshev.through(jax.vmap(one)(nodes), self.reach)
 
     def interaction(self, r: Float[Array, " m"]) -> Float[Array, " m"]:
@@ -165,7 +163,7 @@ class VectorKernel(Term):
         self,
         function: Callable | None = None,
         *,
-        hidden: tuple[int, ...] = (64, 64),
+        hidden: tuple[int, ...] = defaults.PAIR_LAYERS,
         learn: bool | None = None,
     ):
         check_function(function)
@@ -190,7 +188,7 @@ class VectorKernel(Term):
 
     def sized_for(self, speed: float) -> VectorKernel:
         # The pushes of many largely cancel: each is larger than the speed they make.
-        return with_fields(self, scale=jnp.asarray(10.0 * speed, float))
+        return with_fields(self, scale=jnp.asarray(defaults.KERNEL_SPEED * speed, float))
 
     def kernel(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
         """K at displacements, internal units."""
@@ -245,8 +243,8 @@ def distances(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m
     return jnp.sqrt(jnp.maximum(squares, 0.0) + 1e-12)
 
 
-def reach_of(cloud: np.ndarray, most: int = 500) -> float:
+def reach_of(cloud: np.ndarray, most: int = defaults.REACH_INDIVIDUALS) -> float:
     """A little more than the largest distance between individuals (of a sample of them)."""
     sample = np.asarray(cloud)[np.random.default_rng(0).permutation(len(cloud))[:most]]
     squares = ((sample[:, None, :] - sample[None, :, :]) ** 2).sum(-1)
-    return 1.2 * float(np.sqrt(squares.max()))
+    return defaults.REACH * float(np.sqrt(squares.max()))

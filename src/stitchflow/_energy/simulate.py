@@ -15,15 +15,10 @@ from jaxtyping import Array, Float
 
 from stitchflow._energy.energy import Energy, at_one, density_for
 from stitchflow._measure.kde import KDE, silverman
+from stitchflow._stitching import defaults
 from stitchflow._types import Scalar
 
-# The least number of SDE steps between two requested times: up to 20, fewer in short gaps.
-STEPS_PER_GAP, STEPS_PER_UNIT = 20, 100
-# The most: of hundreds of short gaps each is given less.
-MOST_STEPS, MOST_STEPS_PER_UNIT = 4000, 20_000
-MOST_UNRESOLVED = 300  # of a term that no step resolves: more of them cost time and mend nothing
-SHORTEST = 1.0 / 4000.0  # of the whole time, for the adaptive solver
-STABLE = 0.3  # step times the largest slope of the drift
+SHORTEST = 1.0 / 4000.0  # step of the adaptive solver, as a share of the whole time
 
 
 def simulate(
@@ -62,19 +57,23 @@ def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array,
     """One gap, repeated with smaller steps if the drift turned out steeper at its end."""
     gap = float(t1 - t0)
     slope = max(float(_steepness(energy, x, log_weights, t)) for t in (t0, t1))
-    least = int(np.clip(np.ceil(STEPS_PER_UNIT * gap), 2, STEPS_PER_GAP))
-    limit = MOST_STEPS if all(term.resolvable for term in energy.terms) else MOST_UNRESOLVED
-    most = int(np.clip(MOST_STEPS_PER_UNIT * gap, MOST_UNRESOLVED, limit))
+    least = int(np.clip(np.ceil(defaults.STEPS_PER_UNIT * gap), 2, defaults.STEPS_PER_GAP))
+    limit = (
+        defaults.MOST_STEPS
+        if all(term.resolvable for term in energy.terms)
+        else defaults.MOST_UNRESOLVED
+    )
+    most = int(np.clip(defaults.MOST_STEPS_PER_UNIT * gap, defaults.MOST_UNRESOLVED, limit))
     while True:
         # A cloud that is lost already, somebody at infinity, goes on as well as it can.
         lost = not np.isfinite(slope)
-        steps = least if lost else int(np.clip(np.ceil(gap * slope / STABLE), least, most))
+        steps = least if lost else int(np.clip(np.ceil(gap * slope / defaults.STABLE), least, most))
         y = _sde(energy, x, log_weights, t0, t1, jnp.asarray(steps), key)
         end = float(_steepness(energy, y, log_weights, t1))
-        stable = np.isfinite(end) and gap * end / steps <= 3.0 * STABLE
+        stable = np.isfinite(end) and gap * end / steps <= 3.0 * defaults.STABLE
         if stable or lost or steps >= most:
             return y
-        slope = max(2.0 * steps * STABLE / gap, end if np.isfinite(end) else 0.0)
+        slope = max(2.0 * steps * defaults.STABLE / gap, end if np.isfinite(end) else 0.0)
 
 
 def _velocity(energy: Energy, x: Array, log_weights: Array, t: Any) -> Float[Array, "n d"]:

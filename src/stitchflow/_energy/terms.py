@@ -22,6 +22,7 @@ from stitchflow._energy.networks import MLP, Declared
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._parts import Part, is_own
 from stitchflow._status import BadInputType, NotAvailable
+from stitchflow._stitching import defaults
 from stitchflow._types import Scalar, check_hidden, check_number
 
 
@@ -156,7 +157,7 @@ class Potential(Term):
         self,
         function: Callable | None = None,
         *,
-        hidden: tuple[int, ...] = (64, 64, 64),
+        hidden: tuple[int, ...] = defaults.POTENTIAL_LAYERS,
         time_varying: bool = False,
         learn: bool | None = None,
     ):
@@ -237,7 +238,7 @@ class Entropy(Term):
         return {"beta": self.start, "learn": self.learn}
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Entropy:
-        beta = 0.5 if self.start is None else self.start / units.energy
+        beta = defaults.START_BETA if self.start is None else self.start / units.energy
         return with_fields(self, coefficient=Positive.of(beta, self.learn))
 
     @property

@@ -23,9 +23,8 @@ from stitchflow._energy.terms import (
 )
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._status import BadInput
+from stitchflow._stitching import defaults
 from stitchflow._types import check_hidden
-
-STREAMS = 4  # functions behind a divergence-free field; one is enough in the plane
 
 
 class VectorField(Term):
@@ -50,7 +49,7 @@ class VectorField(Term):
         self,
         function: Callable | None = None,
         *,
-        hidden: tuple[int, ...] = (64, 64),
+        hidden: tuple[int, ...] = defaults.PAIR_LAYERS,
         time_varying: bool = False,
         divergence_free: bool = False,
         learn: bool | None = None,
@@ -75,7 +74,7 @@ class VectorField(Term):
 
     @classmethod
     def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
-        turns = STREAMS * dim**2 if settings["divergence_free"] else 0
+        turns = defaults.STREAMS * dim**2 if settings["divergence_free"] else 0
         return Declared(turns + Declared.networks(settings, dim).made)
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> VectorField:
@@ -86,7 +85,7 @@ class VectorField(Term):
             return with_fields(self, function=MLP(d + self.time_varying, self.hidden, d, key))
         if d < 2:
             raise BadInput("divergence_free: on a line nothing but a constant is")
-        streams = 1 if d == 2 else STREAMS
+        streams = 1 if d == 2 else defaults.STREAMS
         network = MLP(d + self.time_varying, self.hidden, streams, key)
         turns = jax.random.normal(jax.random.fold_in(key, 1), (streams, d, d)) / np.sqrt(d)
         return with_fields(self, function=network, turns=turns)

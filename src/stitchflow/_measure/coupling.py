@@ -10,22 +10,20 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-# An exact assignment of this many points takes about a second. Larger clouds are matched within
-# random blocks, because the cost grows with the cube of the size.
-EXACT_UP_TO, BLOCK = 2048, 1024
+from stitchflow._stitching import defaults
 
 
 def assignment(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The permutation of y's rows that minimises the summed squared distance to x's rows.
 
-    Exact up to `EXACT_UP_TO` points; above, exact within random blocks.
+    Exact up to `EXACT_ASSIGNMENT` points; above, exact within random blocks.
     """
     n = len(x)
-    if n <= EXACT_UP_TO:
+    if n <= defaults.EXACT_ASSIGNMENT:
         return linear_sum_assignment(cdist(x, y, "sqeuclidean"))[1]
     order_x, order_y = rng.permutation(n), rng.permutation(n)
     result = np.empty(n, dtype=int)
-    for block in np.array_split(np.arange(n), -(-n // BLOCK)):
+    for block in np.array_split(np.arange(n), -(-n // defaults.ASSIGNMENT_BLOCK)):
         rows, columns = order_x[block], order_y[block]
         cost = cdist(x[rows], y[columns], "sqeuclidean")
         result[rows] = columns[linear_sum_assignment(cost)[1]]

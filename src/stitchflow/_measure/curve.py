@@ -14,6 +14,7 @@ from scipy.interpolate import CubicSpline
 
 from stitchflow._measure.kde import KDE, Cloud
 from stitchflow._status import BadInput
+from stitchflow._stitching import defaults
 from stitchflow._types import Scalar
 
 # Times closer than this share of the whole range are not distinguished in float32; nor are places
@@ -216,7 +217,8 @@ def node_times(observed: np.ndarray, nodes: int, action: np.ndarray | None = Non
     gaps = np.diff(observed)
     share = gaps / gaps.sum()
     if action is not None and action.sum() > 0:
-        share = 0.5 * (share + action / action.sum())
+        moved = defaults.NODES_BY_ACTION
+        share = (1.0 - moved) * share + moved * action / action.sum()
     if len(observed) > nodes / 2 + 1:
         passed = np.concatenate([[0.0], np.cumsum(share)])
         return np.interp(np.linspace(0.0, 1.0, nodes), passed / passed[-1], observed)
@@ -244,7 +246,7 @@ def through_snapshots(
     straight = (1.0 - share) * chain[right - 1] + share * chain[right]
     bend = CubicSpline(observed, chain, axis=0, bc_type="natural")(nodes) - straight
     bent = np.linalg.norm(bend, axis=2, keepdims=True)
-    allowed = 0.5 * np.linalg.norm(np.diff(chain, axis=0), axis=2, keepdims=True)
+    allowed = defaults.MOST_BEND * np.linalg.norm(np.diff(chain, axis=0), axis=2, keepdims=True)
     worst = np.stack([bent[right == k + 1].max(0, initial=0.0) for k in range(len(allowed))])
     limit = np.minimum(1.0, allowed / np.maximum(worst, 1e-12))
     return straight + limit[right - 1] * bend

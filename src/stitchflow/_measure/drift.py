@@ -15,14 +15,8 @@ from scipy.linalg import expm
 
 from stitchflow._measure.coupling import chain
 from stitchflow._measure.curve import through_snapshots
+from stitchflow._stitching import defaults
 from stitchflow.metrics import w2
-
-# The ridge on A, as a share of the mean variance, and the rounds of matching and fitting the flow.
-RIDGE, ROUNDS = 0.03, 10
-
-# Individuals and times used to validate a drift, and the largest ratio of the prediction errors at
-# left-out times with and without it. A smaller improvement may be due to chance.
-MOST, TIMES, GAIN = 200, 10, 0.8
 
 
 class Drift(NamedTuple):
@@ -35,7 +29,9 @@ class Drift(NamedTuple):
         return Drift(np.zeros((dim + 1, dim + 1)))
 
     @staticmethod
-    def through(paths: np.ndarray, times: np.ndarray, last: Drift, parts: int = 4) -> Drift:
+    def through(
+        paths: np.ndarray, times: np.ndarray, last: Drift, parts: int = defaults.DRIFT_PARTS
+    ) -> Drift:
         """Least squares along paths (time, n, dim), interpolated along the `last` drift."""
         shares, places, speeds = np.linspace(0.0, 1.0, parts + 1), [], []
         for k, gap in enumerate(np.diff(times)):
@@ -51,7 +47,7 @@ class Drift(NamedTuple):
         centre, mean = x.mean(axis=0), v.mean(axis=0)
         square = (x - centre).T @ (x - centre)
         # Positive also where all paths are at one place; the slope is then zero.
-        square += max(RIDGE * np.trace(square) / d, 1e-300) * np.eye(d)
+        square += max(defaults.DRIFT_RIDGE * np.trace(square) / d, 1e-300) * np.eye(d)
         slope = np.linalg.solve(square, (x - centre).T @ (v - mean)).T
         matrix = np.zeros((d + 1, d + 1))
         matrix[:d, :d], matrix[:d, d] = slope, mean - slope @ centre
@@ -85,9 +81,10 @@ class Drift(NamedTuple):
 def shared_drift(clouds: list[np.ndarray], times: np.ndarray) -> Drift:
     """The drift that a population shares; none where left-out times gain too little."""
     rng, none = np.random.default_rng(0), Drift.none(clouds[0].shape[1])
-    some = np.unique(np.linspace(0, len(clouds) - 1, TIMES).round().astype(int))
-    n = min(MOST, *(len(clouds[k]) for k in some))
-    if len(some) < 4 or n < 10:
+    some = np.unique(np.linspace(0, len(clouds) - 1, defaults.DRIFT_TIMES).round().astype(int))
+    n = min(defaults.DRIFT_INDIVIDUALS, *(len(clouds[k]) for k in some))
+    few = n < defaults.FEWEST_DRIFT_INDIVIDUALS
+    if few or len(some) < defaults.FEWEST_DRIFT_TIMES:
         return none
     seen = [np.asarray(clouds[k], float)[rng.permutation(len(clouds[k]))[:n]] for k in some]
     times = times[some]
@@ -99,12 +96,12 @@ def shared_drift(clouds: list[np.ndarray], times: np.ndarray) -> Drift:
             matched = _matched(rest, when, drift)
             errors.append(w2(drift.paths(matched, when, times[out : out + 1])[0], seen[out]))
         gains.append(np.log(errors[0] / errors[1]))
-    return _found(seen, times) if np.mean(gains) < np.log(GAIN) else none
+    return _found(seen, times) if np.mean(gains) < np.log(defaults.DRIFT_GAIN) else none
 
 
 def _found(clouds: list[np.ndarray], times: np.ndarray) -> Drift:
     drift = Drift.none(clouds[0].shape[1])
-    for _ in range(ROUNDS):
+    for _ in range(defaults.DRIFT_ROUNDS):
         drift = Drift.through(_matched(clouds, times, drift), times, drift)
     return drift
 

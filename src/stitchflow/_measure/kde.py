@@ -18,6 +18,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from stitchflow._status import BadInput
+from stitchflow._stitching import defaults
 from stitchflow._types import Scalar
 
 # Pairs held at once: 2^24 float32 is 64 MiB, and a derivative keeps a handful of such arrays.
@@ -312,7 +313,7 @@ def silverman(x: Array | np.ndarray, weights: Array | None = None) -> Float[Arra
 
 
 def leave_one_out_bandwidth(
-    clouds: list[np.ndarray], rng: np.random.Generator, most: int = 500
+    clouds: list[np.ndarray], rng: np.random.Generator, most: int = defaults.WIDTH_INDIVIDUALS
 ) -> Float[np.ndarray, " d"]:
     """The multiple of Silverman's width that predicts left-out individuals best, over all clouds.
 
@@ -320,7 +321,8 @@ def leave_one_out_bandwidth(
     n^(-1/(d+4)). A narrower kernel describes the sample rather than the population.
     """
     d = clouds[0].shape[1]
-    multiples = 2.0 ** np.arange(-5.0, 1.01, 0.5)
+    powers = np.arange(defaults.NARROWEST_TRIED, defaults.WIDEST_TRIED + 1)
+    multiples = 2.0 ** (0.5 * powers)
     totals, widths = np.zeros(len(multiples)), []
     for cloud in clouds:
         n = len(cloud)

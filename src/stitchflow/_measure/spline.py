@@ -13,6 +13,7 @@ from scipy.interpolate import CubicSpline
 from stitchflow._measure.curve import Curve, hermite, node_times
 from stitchflow._parts import Part
 from stitchflow._status import BadInput
+from stitchflow._stitching import defaults
 from stitchflow._types import Scalar, check_count
 
 
@@ -35,7 +36,7 @@ class Spline(eqx.Module, Part):
         """Times of the knots and of about `nodes` nodes, each knot on a node."""
         assert self.knots is not None, "settings are not resolved"
         knots = node_times(observed, self.knots, action)
-        return knots, node_times(knots, max(nodes, 2 * len(knots)))
+        return knots, node_times(knots, max(nodes, defaults.NODES_PER_KNOT * len(knots)))
 
 
 class SplineCurve(Curve):

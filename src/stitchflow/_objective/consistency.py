@@ -20,6 +20,7 @@ from stitchflow._energy.energy import Energy, density_for
 from stitchflow._energy.pair_terms import distances
 from stitchflow._measure.kde import KDE, Cloud, silverman
 from stitchflow._parts import Part
+from stitchflow._stitching import defaults
 from stitchflow._training.optimise import Optimiser
 from stitchflow._types import Scalar, check_count, check_number
 
@@ -33,13 +34,13 @@ class Consistency(eqx.Module, Part):
     `moves` steps a gap, and by more over fewer, longer gaps. None leaves a choice to the data.
     """
 
-    weight: float = eqx.field(static=True, default=100.0)
+    weight: float = eqx.field(static=True, default=defaults.CONSISTENCY_WEIGHT)
     steps: int | None = eqx.field(static=True, default=None)
     settling: int | None = eqx.field(static=True, default=None)
-    rate: float = eqx.field(static=True, default=1e-2)
+    rate: float = eqx.field(static=True, default=defaults.CONSISTENCY_RATE)
     individuals: int | None = eqx.field(static=True, default=None)
-    moves: int = eqx.field(static=True, default=6)
-    times: int = eqx.field(static=True, default=5)
+    moves: int = eqx.field(static=True, default=defaults.CONSISTENCY_MOVES)
+    times: int = eqx.field(static=True, default=defaults.CONSISTENCY_TIMES)
 
     def __check_init__(self) -> None:
         check_number(self.weight, "weight", 0.0, open_low=True)
@@ -54,12 +55,14 @@ class Consistency(eqx.Module, Part):
 
     @property
     def optimiser(self) -> Optimiser:
-        return Optimiser(steps=self.steps, learning_rate=self.rate, warmup=0.1)
+        return Optimiser(
+            steps=self.steps, learning_rate=self.rate, warmup=defaults.CONSISTENCY_WARMUP
+        )
 
     @property
     def settler(self) -> Optimiser:
         """The curve is good already: smaller steps."""
-        return Optimiser(steps=self.settling, learning_rate=0.3 * self.rate)
+        return Optimiser(steps=self.settling, learning_rate=defaults.SETTLING_RATE * self.rate)
 
     def __call__(self, energy: Energy, data: Observations, key: Array) -> Scalar:
         assert self.individuals is not None, "settings are not resolved"
@@ -104,7 +107,8 @@ def window(total: int, most: int, key: Array) -> Int[Array, " s"]:
     if total <= most:
         return jnp.arange(total)
     pick_stride, pick_start = jax.random.split(key)
-    stride = jax.random.randint(pick_stride, (), 1, max(1, min(total // 50, total // most)) + 1)
+    longest = max(1, min(total // defaults.LONGEST_STRIDE, total // most))
+    stride = jax.random.randint(pick_stride, (), 1, longest + 1)
     start = jax.random.randint(pick_start, (), 0, total - stride * (most - 1))
     return start + stride * jnp.arange(most)
 

@@ -23,6 +23,7 @@ from stitchflow._measure.curve import Curve
 from stitchflow._objective.intervals import Intervals
 from stitchflow._parts import Part
 from stitchflow._status import BadInput, BadInputType
+from stitchflow._stitching import defaults
 from stitchflow._types import Scalar, as_cloud, check_count, check_hidden, check_number
 
 
@@ -44,9 +45,9 @@ class Growth(eqx.Module, Part):
     JAX function of one place in the user's units, per unit of the user's time; zero by default.
     """
 
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
-    weight: float = eqx.field(static=True, default=0.1)
-    masses: float = eqx.field(static=True, default=10.0)
+    hidden: tuple[int, ...] = eqx.field(static=True, default=defaults.GROWTH_LAYERS)
+    weight: float = eqx.field(static=True, default=defaults.GROWTH_WEIGHT)
+    masses: float = eqx.field(static=True, default=defaults.GROWTH_MASSES)
     prior: Callable | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:

@@ -20,6 +20,7 @@ from stitchflow._measure.kde import Field, over_stations
 from stitchflow._objective.intervals import Draws, Intervals, Midpoint, Scheme
 from stitchflow._parts import Part
 from stitchflow._status import BadInputType
+from stitchflow._stitching import defaults
 from stitchflow._types import Scalar, check_count, check_number
 
 
@@ -81,7 +82,7 @@ class Pointwise(Residual):
     stations: int | None = eqx.field(static=True, default=None)
     ridge: float | None = eqx.field(static=True, default=None)
     draws: int | None = eqx.field(static=True, default=None)
-    widening: float = eqx.field(static=True, default=1.5)
+    widening: float = eqx.field(static=True, default=defaults.WIDENING)
 
     def __check_init__(self) -> None:
         if not isinstance(self.scheme, Scheme):

@@ -56,7 +56,9 @@ class Regime(NamedTuple):
         kernel = bool(energy.only(VectorKernel))
         most = round(min(n, defaults.MOST_PAIRED_PATHS if kernel else defaults.MOST_PATHS))
         few = defaults.FEWEST_STATIONS
-        stations = few if kernel else max(few, min(8, defaults.PLACES_OF_PATHS // most))
+        stations = (
+            few if kernel else max(few, min(defaults.STATIONS, defaults.PLACES_OF_PATHS // most))
+        )
         return Regime(
             most,
             defaults.STEPS_OF_PATHS,

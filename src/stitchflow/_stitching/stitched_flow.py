@@ -21,6 +21,7 @@ from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import KDE
 from stitchflow._method.flow import Flow, simulate_in_units
 from stitchflow._status import BadInput, ExtrapolationWarning, NotAvailable
+from stitchflow._stitching import defaults
 from stitchflow._types import (
     KeyLike,
     Scalar,
@@ -32,9 +33,6 @@ from stitchflow._types import (
     check_count,
     check_number,
 )
-
-TRANSPORT_STEPS = 2  # of a solver of order five between two nodes
-GROWTH_STEPS = 5  # looks at the growth rate between two requested times
 
 
 class StitchedFlow(Flow):
@@ -92,7 +90,7 @@ class StitchedFlow(Flow):
         path, shares = [jnp.asarray(x, float)], as_weights(weights, len(x))
         for i, (t0, t1) in enumerate(pairwise(times)):
             move, choose = jax.random.split(jax.random.fold_in(key, i))
-            stops = np.linspace(t0, t1, GROWTH_STEPS + 1)
+            stops = np.linspace(t0, t1, defaults.GROWTH_STEPS + 1)
             way = simulate_in_units(self.energy, self.units, x, stops, move, False, shares)
             looks = zip(way, stops, strict=True)
             rates = np.stack([np.asarray(self.growth(y, t)) for y, t in looks])
@@ -223,10 +221,10 @@ def _transport(curve: Curve, x: Array, stops: Array, interval: Array) -> Float[A
             diffrax.Tsit5(),
             a,
             b,
-            (b - a) / TRANSPORT_STEPS,
+            (b - a) / defaults.TRANSPORT_STEPS,
             y,
             saveat=diffrax.SaveAt(t1=True),
-            max_steps=2 * TRANSPORT_STEPS + 2,
+            max_steps=2 * defaults.TRANSPORT_STEPS + 2,
             throw=False,
         )
         assert solution.ys is not None

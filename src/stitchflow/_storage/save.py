@@ -19,7 +19,7 @@ from stitchflow._energy.terms import Term
 from stitchflow._files.archive import Archive
 from stitchflow._files.whole import only_writer, write_together
 from stitchflow._method.contract import METHODS, Fit, Method, Packed
-from stitchflow._parts import PACKAGE, built_in, defaults, handed, name_of, same_name
+from stitchflow._parts import PACKAGE, built_in, constructor_defaults, handed, name_of, same_name
 from stitchflow._status import BadInput, BadInputType, Status
 from stitchflow._storage.run_state import (
     ARRAYS,
@@ -215,7 +215,11 @@ def _check_sizes(header: dict[str, Any], method: type[Method], stored: int) -> N
     # The size of what is not this package's own is the business of who hands it over.
     entries = (entry for entry in header.get("energy", ()) if not entry["functions"])
     parts += [(built_in(entry["class"], Term), entry["settings"]) for entry in entries]
-    known = [(kind, defaults(kind) | settings) for kind, settings in parts if kind is not None]
+    known = [
+        (kind, constructor_defaults(kind) | settings)
+        for kind, settings in parts
+        if kind is not None
+    ]
     declared = [kind.declared_numbers(settings, dim) for kind, settings in known]
     made = dim + len(header.get("knots", ())) ** 2 + sum(part.made for part in declared)
     kept = sum(part.kept for part in declared)

@@ -18,6 +18,7 @@ from jaxtyping import Array
 
 from stitchflow._parts import Part
 from stitchflow._status import BadInputType, Status
+from stitchflow._stitching import defaults
 from stitchflow._training.checkpoint import Checkpoint
 from stitchflow._training.history import StageHistory, in_a_row
 from stitchflow._types import LARGEST, check_count, check_number
@@ -35,9 +36,9 @@ class Optimiser(Part):
     """
 
     steps: int | None = None
-    learning_rate: float = 1e-2
-    final: float = 0.05
-    clip: float = 10.0
+    learning_rate: float = defaults.LEARNING_RATE
+    final: float = defaults.FINAL_RATE
+    clip: float = defaults.CLIP
     patience: int | None = None
     warmup: float = 0.0
     transform: Callable[[Any], optax.GradientTransformation] = field(default=optax.adam, repr=False)
@@ -87,10 +88,6 @@ class Optimum:
             self.steps + other.steps,
             self.seconds + other.seconds,
         )
-
-
-# The share of the fit between two looks of the host at the loop.
-LOOKS = 100
 
 
 def minimise(
@@ -147,7 +144,7 @@ def minimise(
     program = (loss, static, optimiser, steps, last)
     ones = jax.tree.map(lambda p: jnp.ones((), p.dtype), params)
     paces = ones if pace is None else pace(ones)
-    every = max(1, -(-steps // LOOKS))
+    every = max(1, -(-steps // defaults.LOOKS))
     now = _Standing(carry, best, best_loss, [], 0, 0)
     stored = checkpoint.read(now[:3]) if checkpoint else None
     if stored is not None:
