@@ -194,7 +194,7 @@ def main() -> None:
 
 def table(rows: dict[tuple, bool], reasons: dict[tuple, str]) -> str:
     """How many were noticed, and why the others were not."""
-    from stitchflow.bench._tables import markdown  # not before: the forks import a mutant
+    from paper.tables import markdown  # not before: the forks import a mutant
 
     alive = [Mutant(*mutant) for mutant, dead in rows.items() if not dead]
     words = lambda mutant: reasons.get(mutant, "not looked at yet")
