@@ -1,6 +1,9 @@
 """The benchmark: its lists, its scores against known energies, its lines and its page."""
 
 import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +19,7 @@ from stitchflow import datasets
 from stitchflow._command import fit_file as _runs
 from stitchflow._energy.energy import Energy
 from stitchflow._files.lines import append_json, read_lines
+from stitchflow._training.cluster import _local
 from stitchflow.bench import TASKS, Run
 from stitchflow.bench import _truth as truth
 from stitchflow.bench._runs import is_done
@@ -201,6 +205,18 @@ def test_interrupted_papers_go_on(tmp_path, monkeypatch):
     size = (tmp_path / "paper.jsonl").stat().st_size
     assert experiments.run_paper(tmp_path) == []
     assert (tmp_path / "paper.jsonl").stat().st_size == size
+
+
+def test_workers_elsewhere_need_only_stitchflow(tmp_path, monkeypatch):
+    """A scheduler's worker that cannot import `paper` carries out one of its runs."""
+    ours = str(Path(experiments.__file__).parents[1])
+    lines, runs = tmp_path / "lines.jsonl", [Run("wavy-valley", "nearest")]
+    with ExitStack() as stack:
+        with monkeypatch.context() as patch:  # workers start with this process's path
+            patch.setattr(sys, "path", [place for place in sys.path if place != ours])
+            address = stack.enter_context(_local(1)).scheduler_address
+        assert experiments.carry_out_all(runs, lines, address, "paper") == []
+    assert {row["task"] for row in read_lines(lines)} == {"wavy-valley"}
 
 
 def test_the_page_is_made_from_lines_alone(tmp_path):

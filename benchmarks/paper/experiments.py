@@ -65,9 +65,12 @@ def carry_out_all(
 ) -> list[str]:
     """Carry out runs that are not among the lines of a file and return what failed.
 
-    Only this process writes there, so that the workers of a `cluster` may be anywhere. Runs on the
-    same data go together unless `apart`. `known` lines are kept elsewhere and count as well.
+    Only this process writes there, so that the workers of a `cluster` may be anywhere, and those at
+    a scheduler's address need only stitchflow. Runs on the same data go together unless `apart`.
+    `known` lines are kept elsewhere and count as well.
     """
+    if isinstance(cluster, str):
+        _send_code_with_jobs()
     lines.parent.mkdir(parents=True, exist_ok=True)
     stored, runs = [*known, *read_lines(lines)], list(runs)
     groups = [[run] for run in runs] if apart else on_same_data(runs)
@@ -82,6 +85,15 @@ def carry_out_all(
                 failures.append(f"{run}: {outcome.words}")
             tqdm.write(f"{time.strftime('%H:%M:%S')}  {run}: {outcome.words}")
     return failures
+
+
+def _send_code_with_jobs() -> None:
+    """Let jobs hold the code of this package, which workers elsewhere cannot import."""
+    import cloudpickle
+
+    import paper
+
+    cloudpickle.register_pickle_by_value(paper)
 
 
 @dataclass(frozen=True)
