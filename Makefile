@@ -63,14 +63,14 @@ audit: .venv/test.done
 	$(BIN)/pip-audit --skip-editable
 
 paper: .venv/test.done
-	$(BIN)/python benchmarks/paper.py
+	$(BIN)/python benchmarks/make_paper.py
 	$(BIN)/python benchmarks/readme_table.py
 
 paper-quick: .venv/test.done
-	$(BIN)/python benchmarks/paper.py --quick
+	$(BIN)/python benchmarks/make_paper.py --quick
 
 paper-draw: .venv/test.done
-	$(BIN)/python benchmarks/paper.py --draw
+	$(BIN)/python benchmarks/make_paper.py --draw
 	$(BIN)/python benchmarks/readme_table.py
 
 clean:

@@ -18,9 +18,9 @@ from pathlib import Path
 import equinox as eqx
 import jax
 import numpy as np
-from speed import median_seconds
 
 import stitchflow as sf
+from speed import median_seconds
 from stitchflow._data.observations import Observations
 from stitchflow._files.lines import append_json, read_lines
 from stitchflow._stitching.stages import boxed_objective

@@ -5,9 +5,8 @@ Lines go to results/divergences.jsonl, the tables to docs/divergences.md.
 
 from dataclasses import replace
 
-from variants import ROOT, run, tables
-
 import stitchflow as sf
+from variants import ROOT, run, tables
 
 LINES, PAGE = ROOT / "results" / "divergences.jsonl", ROOT / "docs" / "divergences.md"
 TASKS = ("doublewell-dense", "wavy-valley")

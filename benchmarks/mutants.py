@@ -27,20 +27,22 @@ import scipy.stats
 from pages import ROOT, fill
 
 LINES, COPY = ROOT / "results" / "mutants.jsonl", ROOT / "build" / "mutants"
+PACKAGE, COPIED = ROOT / "src" / "stitchflow", COPY / "stitchflow"
 WARM = (jax, np, ot, pd, scipy.stats)  # once for all mutants, which are forks
 SECONDS = 170  # a mutant that never ends is noticed too
 
+# Modules by their place in the package.
 TESTS = {
-    "_kde": ("test_kde",),
-    "_residual": ("test_residual",),
-    "_intervals": ("test_residual",),
-    "_curve": ("test_curve", "test_properties"),
-    "_divergence": ("test_divergence",),
-    "_energy": ("test_terms", "test_simulate"),
-    "_terms": ("test_terms",),
-    "_networks": ("test_networks",),
+    "_measure/kde": ("test_kde",),
+    "_objective/residual": ("test_residual",),
+    "_objective/intervals": ("test_residual",),
+    "_measure/curve": ("test_curve", "test_properties"),
+    "_objective/divergence": ("test_divergence",),
+    "_energy/energy": ("test_terms", "test_simulate"),
+    "_energy/terms": ("test_terms",),
+    "_energy/networks": ("test_networks",),
     "metrics": ("test_metrics", "test_properties"),
-    "_units": ("test_snapshots", "test_flow"),
+    "_data/units": ("test_snapshots", "test_flow"),
 }
 SWAPS = {
     ast.Add: ast.Sub,
@@ -121,17 +123,16 @@ def sample(count: int, seed: int) -> list[Mutant]:
     every = []
     for module in TESTS:
         mutate = Mutate()
-        mutate.visit(ast.parse((ROOT / "src/stitchflow" / f"{module}.py").read_text()))
+        mutate.visit(ast.parse((PACKAGE / f"{module}.py").read_text()))
         every += [Mutant(module, i, *found) for i, found in enumerate(mutate.found)]
     return random.Random(seed).sample(every, min(count, len(every)))
 
 
 def killed(mutant: Mutant) -> tuple[bool, float]:
     """Whether the tests beside the module notice, and after how long."""
-    source = ROOT / "src/stitchflow" / f"{mutant.module}.py"
+    source, changed = (folder / f"{mutant.module}.py" for folder in (PACKAGE, COPIED))
     tree = ast.parse(source.read_text())
     Mutate(mutant.place).visit(tree)
-    changed = COPY / "stitchflow" / source.name
     changed.write_text(ast.unparse(tree))
     start = time.monotonic()
     dead = fails(TESTS[mutant.module], SECONDS)
@@ -165,7 +166,7 @@ def main() -> None:
     chosen = parser.parse_args()
     until = time.monotonic() + 60 * chosen.budget
     shutil.rmtree(COPY, ignore_errors=True)
-    shutil.copytree(ROOT / "src" / "stitchflow", COPY / "stitchflow")
+    shutil.copytree(PACKAGE, COPIED)
     jax.config.update("jax_compilation_cache_dir", str(ROOT / "build" / "mutants-cache"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     lines = LINES.read_text().splitlines() if LINES.exists() else []
@@ -194,7 +195,7 @@ def main() -> None:
 
 def table(rows: dict[tuple, bool], reasons: dict[tuple, str]) -> str:
     """How many were noticed, and why the others were not."""
-    from stitchflow.bench._tables import markdown  # not before: the forks import a mutant
+    from paper.tables import markdown  # not before: the forks import a mutant
 
     alive = [Mutant(*mutant) for mutant, dead in rows.items() if not dead]
     words = lambda mutant: reasons.get(mutant, "not looked at yet")

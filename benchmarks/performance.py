@@ -4,7 +4,6 @@ import costs
 import quality
 import scale
 import speed
-
 from pages import ROOT, fill
 from stitchflow._files.lines import read_lines
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from pages import ROOT, fill
+from paper.published import JKO_PAIRED
+from paper.tables import markdown, number
 from stitchflow._files.lines import append_json, read_lines
 from stitchflow.bench import Run
-from stitchflow.bench._published import JKO_PAIRED
-from stitchflow.bench._tables import markdown, number
 from stitchflow.metrics import w1
 
 LINES = ROOT / "results" / "printed.jsonl"

@@ -6,7 +6,7 @@ import json
 import sys
 
 from pages import ROOT, put
-from stitchflow.bench._tables import Results
+from paper.tables import Results
 
 ROWS = {
     "stitching, V(x, t)": ("eb-full-varying", "stitching"),

@@ -5,9 +5,8 @@ Lines go to results/residuals.jsonl, the tables to docs/residuals.md.
 
 from dataclasses import replace
 
-from variants import ROOT, run, tables
-
 import stitchflow as sf
+from variants import ROOT, run, tables
 
 LINES, PAGE = ROOT / "results" / "residuals.jsonl", ROOT / "docs" / "residuals.md"
 TASKS = ("wavy-valley", "synthetic-styblinski_tang-paired")

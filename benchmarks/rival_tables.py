@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import stitchflow as sf
-from stitchflow.bench._published import CIS, EB_FULL, EB_GAPS, JKO_PAIRED
-from stitchflow.bench._tables import Results, markdown, number
+from paper.published import CIS, EB_FULL, EB_GAPS, JKO_PAIRED
+from paper.tables import Results, markdown, number
 
 NO_SEED = ("nearest", "ot-linear")  # nothing is trained or drawn
 TRIVIAL = (*NO_SEED, "ot-spline")

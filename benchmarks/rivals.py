@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from rival_tables import GROUPS, LEFT_OUT, NO_SEED, STEPPED, Group, stepped, table, winners
 
 import stitchflow as sf
 from pages import ROOT, fill
+from paper.experiments import carry_out_all
+from paper.tables import Results
+from rival_tables import GROUPS, LEFT_OUT, NO_SEED, STEPPED, Group, stepped, table, winners
 from stitchflow._command.fit_file import keep_compilations
 from stitchflow._files.lines import read_lines
 from stitchflow.bench import Run
-from stitchflow.bench._paper import carry_out_all
 from stitchflow.bench._runs import Prepared
-from stitchflow.bench._tables import Results
 from stitchflow.bench._tasks import UNSEEN, Problem, Task, _diffusion
 from stitchflow.datasets._recorded import data_folder
 

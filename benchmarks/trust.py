@@ -22,12 +22,13 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-import faults
 import jax
 import numpy as np
 
+import faults
 import stitchflow as sf
 from pages import ROOT, fill
+from paper.tables import markdown
 from stitchflow import cli
 from stitchflow._command import fit_file as _runs
 from stitchflow._command.fit_file import fit_file, keep_compilations
@@ -35,7 +36,6 @@ from stitchflow._files.lines import append_json, read_lines
 from stitchflow._reading.tables import Columns, read_table
 from stitchflow._storage.run_state import PLAN, whole_model
 from stitchflow._storage.save import load, plain
-from stitchflow.bench._tables import markdown
 
 LINES = ROOT / "results" / "trust.jsonl"
 # Long enough for all three stages, small enough for seconds.

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from paper.tables import Results, markdown, number
 from stitchflow import Stitching
 from stitchflow._command.fit_file import keep_compilations
 from stitchflow._files.lines import append_json, read_lines
 from stitchflow.bench._runs import Run, is_done
-from stitchflow.bench._tables import Results, markdown, number
 
 ROOT = Path(__file__).parents[1]
 PROTOCOLS = ("marginal", "one-step", "rollout")

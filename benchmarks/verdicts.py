@@ -16,9 +16,9 @@ from tqdm import tqdm
 
 import stitchflow as sf
 from pages import ROOT, fill
+from paper.tables import markdown
 from stitchflow._command.fit_file import keep_compilations
 from stitchflow._files.lines import append_json, read_lines
-from stitchflow.bench._tables import markdown
 
 LINES = ROOT / "results" / "verdicts.jsonl"
 N, TIMES = 200, np.linspace(0.0, 1.0, 5)

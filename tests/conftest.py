@@ -1,12 +1,15 @@
 """Shapes are checked at run time in every test, and nothing broadcasts by accident."""
 
 import os
+import sys
 from pathlib import Path
 
 import jax
 import pytest
 from jaxtyping import install_import_hook
 
+# For the package `paper`. Last, so that benchmarks/coverage.py does not hide the real coverage.
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 install_import_hook("stitchflow", "shapes.arrays_only")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -1,23 +1,28 @@
 """The benchmark: its lists, its scores against known energies, its lines and its page."""
 
 import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stitchflow as sf
+from paper import experiments
+from paper.experiments import paper_runs
+from paper.page import write_page
+from paper.pictures import picture_of
+from paper.tables import Results
 from stitchflow import datasets
 from stitchflow._command import fit_file as _runs
 from stitchflow._energy.energy import Energy
 from stitchflow._files.lines import append_json, read_lines
-from stitchflow.bench import TASKS, Run, write_report
-from stitchflow.bench import _paper as paper_module
+from stitchflow._training.cluster import _local
+from stitchflow.bench import TASKS, Run
 from stitchflow.bench import _truth as truth
-from stitchflow.bench._paper import paper_runs
-from stitchflow.bench._pictures import picture_of
 from stitchflow.bench._runs import is_done
-from stitchflow.bench._tables import Results
 from stitchflow.cli import main
 
 
@@ -195,11 +200,23 @@ def test_every_table_has_its_trivial_rows():
 
 def test_interrupted_papers_go_on(tmp_path, monkeypatch):
     """The second call finds the run of the first and adds nothing."""
-    monkeypatch.setattr(paper_module, "paper_runs", lambda quick: [Run("wavy-valley", "nearest")])
-    assert paper_module.paper(tmp_path) == []
+    monkeypatch.setattr(experiments, "paper_runs", lambda quick: [Run("wavy-valley", "nearest")])
+    assert experiments.run_paper(tmp_path) == []
     size = (tmp_path / "paper.jsonl").stat().st_size
-    assert paper_module.paper(tmp_path) == []
+    assert experiments.run_paper(tmp_path) == []
     assert (tmp_path / "paper.jsonl").stat().st_size == size
+
+
+def test_workers_elsewhere_need_only_stitchflow(tmp_path, monkeypatch):
+    """A scheduler's worker that cannot import `paper` carries out one of its runs."""
+    ours = str(Path(experiments.__file__).parents[1])
+    lines, runs = tmp_path / "lines.jsonl", [Run("wavy-valley", "nearest")]
+    with ExitStack() as stack:
+        with monkeypatch.context() as patch:  # workers start with this process's path
+            patch.setattr(sys, "path", [place for place in sys.path if place != ours])
+            address = stack.enter_context(_local(1)).scheduler_address
+        assert experiments.carry_out_all(runs, lines, address, "paper") == []
+    assert {row["task"] for row in read_lines(lines)} == {"wavy-valley"}
 
 
 def test_the_page_is_made_from_lines_alone(tmp_path):
@@ -207,7 +224,7 @@ def test_the_page_is_made_from_lines_alone(tmp_path):
     row |= {"metric": "kernel_r2_long", "time": None, "value": 0.93, "floor": 1.0}
     row |= {"seconds_train": 1.0}
     append_json(tmp_path / "paper.jsonl", [{**row, "seed": seed} for seed in (0, 1)])
-    page = write_report(tmp_path, tmp_path).read_text()
+    page = write_page(tmp_path, tmp_path).read_text()
     assert "0.930 ± 0.000" in page
     assert "0.930, met" in page
     later = Results([{**row, "seed": 0}, {**row, "seed": 0, "value": 0.5}])

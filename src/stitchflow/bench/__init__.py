@@ -1,8 +1,6 @@
 """The benchmark: tasks and methods are two lists, and a run is one of each with a seed."""
 
-from stitchflow.bench._paper import paper
-from stitchflow.bench._report import write_report
 from stitchflow.bench._runs import Run
 from stitchflow.bench._tasks import TASKS, Problem, Task
 
-__all__ = ["TASKS", "Problem", "Run", "Task", "paper", "write_report"]
+__all__ = ["TASKS", "Problem", "Run", "Task"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from paper.pictures import Arrays, picture_path, read_picture
+from paper.tables import Results
 from stitchflow import datasets
-from stitchflow.bench._pictures import Arrays, picture_path, read_picture
 from stitchflow.bench._runs import Run
-from stitchflow.bench._tables import Results
 
 COMPACT = ("flowers", "zigzag_ridge", "watershed", "ishigami", "friedman", "wavy_plateau")
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"

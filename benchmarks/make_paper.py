@@ -9,8 +9,9 @@ import os
 import sys
 from pathlib import Path
 
+from paper.experiments import run_paper
+from paper.page import write_page
 from stitchflow._command.fit_file import keep_compilations
-from stitchflow.bench import paper, write_report
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,8 +30,8 @@ def main() -> None:
     failures = []
     if not chosen.draw:
         cluster = int(chosen.cluster) if str(chosen.cluster).isdigit() else chosen.cluster
-        failures = paper(results, quick=chosen.quick, cluster=cluster)
-    page = write_report(results, docs)
+        failures = run_paper(results, quick=chosen.quick, cluster=cluster)
+    page = write_page(results, docs)
     print(f"wrote {page}")
     for failure in failures:
         print(failure, file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Every experiment of the paper: runs that are missing, then tables and figures from the lines.
+"""The list of the paper's runs, and how those that are missing are carried out.
 
-A run is appended to the results file in one piece when it is done, so an interrupted `paper` goes
-on where it stopped, and a second one only makes what version, settings or data have changed.
+A run is appended to the results file in one piece when it is done, so an interrupted `run_paper`
+goes on where it stopped, and a second one only makes what version, settings or data have changed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from paper.pictures import Arrays, picture_of, picture_path, write_picture
 from stitchflow._files.lines import append_json, read_lines
 from stitchflow._training.cluster import ClusterLike, run_all
-from stitchflow.bench._pictures import Arrays, picture_of, picture_path, write_picture
 from stitchflow.bench._runs import Run, is_done
 from stitchflow.bench._tasks import TASKS
 from stitchflow.tracking import tqdm
@@ -49,7 +49,7 @@ def on_same_data(runs: Iterable[Run]) -> list[list[Run]]:
     return list(groups.values())
 
 
-def paper(folder: Path, *, quick: bool = False, cluster: ClusterLike = None) -> list[str]:
+def run_paper(folder: Path, *, quick: bool = False, cluster: ClusterLike = None) -> list[str]:
     """Carry out what is missing in `folder` and return what failed, one line each."""
     return carry_out_all(paper_runs(quick), folder / LINES, cluster, "paper")
 
@@ -65,9 +65,12 @@ def carry_out_all(
 ) -> list[str]:
     """Carry out runs that are not among the lines of a file and return what failed.
 
-    Only this process writes there, so that the workers of a `cluster` may be anywhere. Runs on the
-    same data go together unless `apart`. `known` lines are kept elsewhere and count as well.
+    Only this process writes there, so that the workers of a `cluster` may be anywhere, and those at
+    a scheduler's address need only stitchflow. Runs on the same data go together unless `apart`.
+    `known` lines are kept elsewhere and count as well.
     """
+    if isinstance(cluster, str):
+        _send_code_with_jobs()
     lines.parent.mkdir(parents=True, exist_ok=True)
     stored, runs = [*known, *read_lines(lines)], list(runs)
     groups = [[run] for run in runs] if apart else on_same_data(runs)
@@ -82,6 +85,15 @@ def carry_out_all(
                 failures.append(f"{run}: {outcome.words}")
             tqdm.write(f"{time.strftime('%H:%M:%S')}  {run}: {outcome.words}")
     return failures
+
+
+def _send_code_with_jobs() -> None:
+    """Let jobs hold the code of this package, which workers elsewhere cannot import."""
+    import cloudpickle
+
+    import paper
+
+    cloudpickle.register_pickle_by_value(paper)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from paper import tables
+from paper.experiments import LINES, PICTURES
+from paper.figures import Studio, draw_all
+from paper.tables import Results
 from stitchflow._files.lines import read_lines
-from stitchflow.bench import _tables
-from stitchflow.bench._figures import Studio, draw_all
-from stitchflow.bench._paper import LINES, PICTURES
-from stitchflow.bench._tables import Results
 
 RESIDUALS = "residuals.jsonl"  # of `make residuals`, which may not have been run
 INTRODUCTION = """# Results
@@ -31,69 +31,69 @@ SECTIONS: list[tuple[str, str, Callable[[Results], str], tuple[str, ...]]] = [
         "Wavy valley",
         "Twenty paired particles at five times on a sinusoidal valley. The published figures "
         "belong to `wavy-valley-code`.",
-        _tables.wavy_valley,
+        tables.wavy_valley,
         ("wavy-valley",),
     ),
     (
         "Synthetic potentials, paired",
         "Fifteen potentials, 1,000 training individuals at six times 0.01 apart, the same "
         "individuals throughout.",
-        lambda results: _tables.synthetic(results, "paired"),
+        lambda results: tables.synthetic(results, "paired"),
         ("synthetic-paired",),
     ),
     (
         "Synthetic potentials, unpaired",
         "The same with other individuals in every snapshot: sampling noise limits what can be "
         "known of weak potentials.",
-        lambda results: _tables.synthetic(results, "unpaired"),
+        lambda results: tables.synthetic(results, "unpaired"),
         ("synthetic-unpaired", "synthetic-compact", "synthetic-evolution"),
     ),
     (
         "The published columns",
         "Data moved by one Euler step a gap, as the paper's was (`--euler`), and the curve with "
         "it. L2-UVP here is the quantity behind the published stitching figures, not `grad_error`.",
-        _tables.euler,
+        tables.euler,
         (),
     ),
     (
         "Embryoid bodies",
         "Five snapshots, five principal components, W1 on held-out cells. Printed rows follow "
         "their own protocols.",
-        _tables.embryoid,
+        tables.embryoid,
         ("embryoid",),
     ),
     (
         "Embryoid bodies, two times left out",
         "Trained on all cells of t 0, 2, 4; scored on all cells of t 1 and 3.",
-        _tables.embryoid_gaps,
+        tables.embryoid_gaps,
         (),
     ),
     (
         "Interacting particles (CIS)",
         "V, a radial W and entropy from 201 snapshots of 155 training particles. The learner "
         "is not told which particle is which.",
-        _tables.cis,
+        tables.cis,
         ("cis",),
     ),
     (
         "A chiral system",
         "A free vector kernel; no potential, no entropy. `chiral` has seven snapshots, "
         "`chiral-dense` 1,601 simulated ones.",
-        _tables.chiral,
+        tables.chiral,
         ("chiral-dense", "chiral"),
     ),
     (
         "Double well under three observation regimes",
         "V = (|x| - 7)^2 / 2, beta 1: twenty snapshots, the first and last only, or 1,000 "
         "snapshots of ten particles. Judged on 500 held-out particles at twenty times.",
-        _tables.double_well,
+        tables.double_well,
         ("doublewell",),
     ),
 ]
 
 
-def write_report(results: Path, docs: Path) -> Path:
-    """`docs/results.md` and `docs/figures/`, from what `paper` left in `results`."""
+def write_page(results: Path, docs: Path) -> Path:
+    """`docs/results.md` and `docs/figures/`, from what `run_paper` left in `results`."""
     variants = ({**row, "method": row["variant"]} for row in read_lines(results / RESIDUALS))
     lines = Results([*read_lines(results / LINES), *variants])
     drawn = draw_all(Studio(results / PICTURES, docs / "figures", lines))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from paper import published
 from stitchflow import datasets
-from stitchflow.bench import _published
 
 BASELINES = {"nearest": "nearest snapshot", "ot-linear": "straight optimal transport"}
 OURS = "stitching"
@@ -152,7 +152,7 @@ def euler(results: Results) -> str:
         row = [name]
         for i, kind in enumerate(held):
             task = f"synthetic-{name}-{kind}"
-            emd, uvp, moments = _published.SYNTHETIC[name][i]
+            emd, uvp, moments = published.SYNTHETIC[name][i]
             ours = results.mean(task, "energy", "l2_uvp", euler=True)
             held[kind] += ours is not None and ours <= uvp + 0.005
             row += [
@@ -172,8 +172,8 @@ def euler(results: Results) -> str:
 
 def wavy_valley(results: Results) -> str:
     rows = []
-    for task, method in itertools.product(_published.WAVY_VALLEY, (OURS, *RESIDUALS)):
-        metric, goal, tilt = _published.WAVY_VALLEY[task]
+    for task, method in itertools.product(published.WAVY_VALLEY, (OURS, *RESIDUALS)):
+        metric, goal, tilt = published.WAVY_VALLEY[task]
         value = results.mean(task, "energy", metric, method=method)
         if method in RESIDUALS and value is None:
             continue
@@ -203,7 +203,7 @@ def wavy_valley(results: Results) -> str:
         "tilt alone",
         "paper, raw R2 box",
     ]
-    return f"{markdown(header, rows)}\n\n{distances(results, list(_published.WAVY_VALLEY))}"
+    return f"{markdown(header, rows)}\n\n{distances(results, list(published.WAVY_VALLEY))}"
 
 
 def distances(results: Results, tasks: Sequence[str], metric: str = "w1") -> str:
@@ -224,7 +224,7 @@ def embryoid(results: Results) -> str:
     times = (1.0, 2.0, 3.0, 4.0)
     rows = [
         [name, "printed", *(f"{value:.2f}" for value in values)]
-        for name, values in _published.EB_FULL.items()
+        for name, values in published.EB_FULL.items()
     ]
     for task, name in (("eb-full", "stitching V(x)"), ("eb-full-varying", "stitching V(x,t)")):
         for protocol in ("marginal", "one-step", "rollout"):
@@ -240,7 +240,7 @@ def embryoid(results: Results) -> str:
     rows.append(["floor (training cells)", "", *(number(f) for f in (*floors, mean))])
     table = markdown(["method", "protocol", "t = 1", "t = 2", "t = 3", "t = 4", "mean"], rows)
     told = []
-    for (task, protocol), goal in _published.EB_GOALS.items():
+    for (task, protocol), goal in published.EB_GOALS.items():
         value = results.mean(task, protocol, "w1")
         met = mark(value is not None and value <= goal)
         told.append([task, protocol, results.cell(task, protocol, "w1"), f"<= {goal:g}", met])
@@ -250,7 +250,7 @@ def embryoid(results: Results) -> str:
 
 def embryoid_gaps(results: Results) -> str:
     rows = [
-        [name, *(f"{value:.2f}" for value in values)] for name, values in _published.EB_GAPS.items()
+        [name, *(f"{value:.2f}" for value in values)] for name, values in published.EB_GAPS.items()
     ]
     tasks = {"eb-leave-two-out": "V(x)", "eb-leave-two-out-varying": "V(x,t)"}
     means = []
@@ -281,7 +281,7 @@ def embryoid_gaps(results: Results) -> str:
 def cis(results: Results) -> str:
     metrics = ("w1", "w2", "bures", "mmd")
     rows = [
-        [name, *(f"{value:g}" for value in values), "-"] for name, values in _published.CIS.items()
+        [name, *(f"{value:g}" for value in values), "-"] for name, values in published.CIS.items()
     ]
     scores = [results.cell("cis", "marginal", metric) for metric in metrics]
     energy = [results.cell("cis", "energy", m) for m in ("pattern_r2", "w_pattern_r2")]
