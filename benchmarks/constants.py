@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from pages import ROOT, fill, put
+from marked_pages import ROOT, fill, put
 
 SOURCE = ROOT / "src" / "stitchflow" / "_stitching" / "defaults.py"
 PAGE, MARK = ROOT / "docs" / "decisions.md", "table: benchmarks/constants.py"

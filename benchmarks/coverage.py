@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import stitchflow as sf
-from pages import ROOT, fill
+from marked_pages import ROOT, fill
 from stitchflow._command.fit_file import keep_compilations
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.simulate import simulate

@@ -24,7 +24,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from pages import ROOT, fill
+from marked_pages import ROOT, fill
 
 LINES, COPY = ROOT / "results" / "mutants.jsonl", ROOT / "build" / "mutants"
 PACKAGE, COPIED = ROOT / "src" / "stitchflow", COPY / "stitchflow"

@@ -4,7 +4,7 @@ import costs
 import quality
 import scale
 import speed
-from pages import ROOT, fill
+from marked_pages import ROOT, fill
 from stitchflow._files.lines import read_lines
 
 PICTURE = "![Milliseconds a step against cells, particles, nodes, dimensions](figures/costs.png)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pages import ROOT, fill
+from marked_pages import ROOT, fill
 from paper.published import JKO_PAIRED
 from paper.tables import markdown, number
 from stitchflow._files.lines import append_json, read_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from pages import ROOT, put
+from marked_pages import ROOT, put
 from paper.tables import Results
 
 ROWS = {

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import stitchflow as sf
-from pages import ROOT, fill
+from marked_pages import ROOT, fill
 from paper.experiments import carry_out_all
 from paper.tables import Results
 from rival_tables import GROUPS, LEFT_OUT, NO_SEED, STEPPED, Group, stepped, table, winners

@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import stitchflow as sf
-from pages import ROOT
+from marked_pages import ROOT
 from stitchflow._command.fit_file import keep_compilations
 from stitchflow._files.lines import append_json, read_lines
 from stitchflow.bench._tasks import TASKS

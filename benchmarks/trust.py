@@ -27,7 +27,7 @@ import numpy as np
 
 import faults
 import stitchflow as sf
-from pages import ROOT, fill
+from marked_pages import ROOT, fill
 from paper.tables import markdown
 from stitchflow import cli
 from stitchflow._command import fit_file as _runs

@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 import stitchflow as sf
-from pages import ROOT, fill
+from marked_pages import ROOT, fill
 from paper.tables import markdown
 from stitchflow._command.fit_file import keep_compilations
 from stitchflow._files.lines import append_json, read_lines

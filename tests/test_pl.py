@@ -14,7 +14,7 @@ import stitchflow as sf
 from falling import three_stages
 from stitchflow import pl
 from stitchflow._training.history import StageHistory
-from stitchflow.report._lines import history_charts
+from stitchflow.report._line_charts import history_charts
 
 DIMS = [1, 2, 5]
 TIMES = [0.0, 0.4, 1.0]

@@ -22,7 +22,7 @@ from stitchflow._method.contract import Fit
 from stitchflow._status import NotAvailable
 from stitchflow._stitching.ensemble import Ensemble
 from stitchflow._storage.save import versions as installed
-from stitchflow.report._lines import Chart, history_charts, interaction_chart
+from stitchflow.report._line_charts import Chart, history_charts, interaction_chart
 from stitchflow.report._scene import scene
 from stitchflow.report._verdict import Finding, findings
 
