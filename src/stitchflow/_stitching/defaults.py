@@ -52,8 +52,10 @@ MOST_BEND = 0.5
 # fitting, after which the flow no longer changes; parts of a gap that the regression looks at.
 DRIFT_RIDGE, DRIFT_ROUNDS, DRIFT_PARTS = 0.03, 10, 4
 
-# Individuals and times by which a drift is validated, and the fewest that can tell.
+# Individuals and times by which a drift is validated: more give the same answer.
 DRIFT_INDIVIDUALS, DRIFT_TIMES = 200, 10
+
+# Fewer individuals or times cannot tell whether a drift predicts.
 FEWEST_DRIFT_INDIVIDUALS, FEWEST_DRIFT_TIMES = 10, 4
 
 # The largest ratio of the errors at left-out times with and without the drift: a smaller
