@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import norm
 
 import stitchflow as sf
-from stitchflow._measure.coupling import entropic_plan
+from stitchflow._measure.sinkhorn import entropic_plan
 from stitchflow.rivals._schrodinger_bridge import LEVELS, noise_level
 
 SIGMA2, MEAN, DEVIATION = 1.0, 2.0, 1.5

@@ -107,7 +107,11 @@ def _mean(pairs: np.ndarray, a: Weights, b: Weights) -> float:
 def energy_distance(
     x: np.ndarray, y: np.ndarray, x_weights: Weights = None, y_weights: Weights = None
 ) -> float:
-    """2 E|X - Y| - E|X - X'| - E|Y - Y'|, not below zero."""
+    """2 E|X - Y| - E|X - X'| - E|Y - Y'|, not below zero.
+
+    It counts pairs of an individual with itself, in float64. Fits are trained by another estimate,
+    `_objective.consistency.energy_distance`, which leaves them out and can be differentiated.
+    """
     a, b = _shares(x_weights, len(x), "x_weights"), _shares(y_weights, len(y), "y_weights")
     within = _mean(cdist(x, x), a, a), _mean(cdist(y, y), b, b)
     return 2.0 * _mean(cdist(x, y), a, b) - within[0] - within[1]

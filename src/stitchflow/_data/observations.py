@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -48,23 +49,19 @@ class Observations(eqx.Module):
         """All individuals, or where they are too many a random pool of each time's."""
         sizes = np.minimum(data.counts, max(1, POOL // (len(data) * data.dim)))
         shape = (len(data), -(-int(sizes.max()) // multiple) * multiple)
-        points, weights = np.zeros((*shape, data.dim), jnp.result_type(float)), np.zeros(shape)
-        order, rng = np.zeros(shape, np.int32), np.random.default_rng(pool)
-        for k, size in enumerate(sizes):
-            cloud, own = data.cloud(k), data.cloud_weights(k)
-            if size < len(cloud):
-                rows = np.sort(rng.choice(len(cloud), size, replace=False))
-                cloud, own = cloud[rows], own[rows]
-            points[k, :size] = data.units.space_in(cloud)
-            points[k, size:] = points[k, 0]
-            weights[k, :size] = own
-            order[k, :size] = rng.permutation(size)
+        rng, chosen, orders = np.random.default_rng(pool), [], []
+        for count, size in zip(data.counts, sizes, strict=True):
+            some = size < count
+            chosen.append(np.sort(rng.choice(count, size, replace=False)) if some else slice(None))
+            orders.append(rng.permutation(size))
+        clouds = (data.units.space_in(data.cloud(k)[rows]) for k, rows in enumerate(chosen))
+        weights = (data.cloud_weights(k)[rows] for k, rows in enumerate(chosen))
         return Observations(
-            jnp.asarray(points, float),
-            jnp.asarray(weights, float),
+            padded(clouds, (*shape, data.dim), repeat=True),
+            padded(weights, shape),
             jnp.asarray(sizes),
             jnp.asarray(data.units.time_in(data.times), float),
-            jnp.asarray(order),
+            padded(orders, shape, np.int32),
             data.units,
         )
 
@@ -75,16 +72,12 @@ class Observations(eqx.Module):
         sum over times are unbiased.
         """
         t, n = self.weights.shape
-        per_time = min(n, max(size // t, defaults.FEWEST_OF_A_TIME))
-        some = min(t, max(1, size // per_time))
+        some, per_time = batch_sizes(t, n, size, defaults.FEWEST_OF_A_TIME)
         pick_times, pick_rows = jax.random.split(key)
-        chosen = jnp.arange(t)
-        if some < t:
-            chosen = jax.random.permutation(pick_times, t)[:some]
+        chosen = some_of(t, some, pick_times)
         points, weights, counts = self.points[chosen], self.weights[chosen], self.counts[chosen]
         if per_time < n:
-            u = jax.random.uniform(pick_rows, (some, per_time))
-            rows = jnp.minimum((u * counts[:, None]).astype(jnp.int32), counts[:, None] - 1)
+            rows = random_rows(counts, per_time, pick_rows)
             points = jnp.take_along_axis(points, rows[:, :, None], axis=1)
             weights = jnp.take_along_axis(weights, rows, axis=1) / per_time
         else:
@@ -107,7 +100,43 @@ class Observations(eqx.Module):
         rows = jnp.take_along_axis(self.order[chosen], (first + places) % counts, axis=1)
         points = jnp.take_along_axis(self.points[chosen], rows[:, :, None], axis=1)
         weights = jnp.take_along_axis(self.weights[chosen], rows, axis=1)
-        weights = jnp.where(places < counts, weights, 0.0)
-        total = weights.sum(axis=1, keepdims=True)
-        even = (places < counts) / jnp.minimum(n, counts)  # all drawn may weigh nothing
-        return points, jnp.where(total > 0.0, weights / jnp.maximum(total, 1e-30), even)
+        even = (places < counts) / jnp.minimum(n, counts)
+        return points, shares(jnp.where(places < counts, weights, 0.0), even)
+
+
+def padded(
+    parts: Iterable[Any], shape: tuple[int, ...], dtype: Any = float, repeat: bool = False
+) -> Array:
+    """Arrays of unequal length as one; behind the end of each are zeros, or copies of its first."""
+    found = np.zeros(shape, jnp.result_type(dtype))
+    for row, part in zip(found, parts, strict=True):
+        row[: len(part)] = part
+        if repeat:
+            row[len(part) :] = row[0]
+    return jnp.asarray(found)
+
+
+def batch_sizes(total: int, n: int, batch: int, least: int) -> tuple[int, int]:
+    """How many out of `total` a step looks at, and how many individuals of each.
+
+    About `batch` individuals together, of each at least `least` where there are as many (n).
+    """
+    each = min(n, max(batch // total, least))
+    return min(total, max(1, batch // each)), each
+
+
+def some_of(total: int, number: int, key: Array) -> Int[Array, " s"]:
+    """`number` different ones out of `total`, or all."""
+    return jnp.arange(total) if number >= total else jax.random.permutation(key, total)[:number]
+
+
+def random_rows(counts: Int[Array, " s"], n: int, key: Array) -> Int[Array, "s n"]:
+    """n random rows of each of several times, which have so many."""
+    u = jax.random.uniform(key, (len(counts), n))
+    return jnp.minimum((u * counts[:, None]).astype(jnp.int32), counts[:, None] - 1)
+
+
+def shares(weights: Float[Array, "s n"], even: Any) -> Float[Array, "s n"]:
+    """Weights that sum to one at each time, or `even` ones where nobody has any."""
+    total = weights.sum(axis=1, keepdims=True)
+    return jnp.where(total > 0.0, weights / jnp.maximum(total, 1e-30), even)

@@ -75,25 +75,3 @@ def nearest_chain(
 def plan(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The exact optimal transport plan for squared distances between weighted clouds."""
     return ot.emd(a / a.sum(), b / b.sum(), cdist(x, y, "sqeuclidean"), numItermax=10_000_000)
-
-
-def entropic_plan(
-    x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray, epsilon: float, most: int = 1000
-) -> np.ndarray:
-    r"""The plan $\pi$ that minimises $E_\pi|x-y|^2 + \epsilon\,KL(\pi\,|\,a\otimes b)$.
-
-    At most `most` Sinkhorn iterations, started from the duals of the exact plan. No entry of the
-    kernel then exceeds one, and each row and column contains a one, so that nothing underflows
-    however small epsilon is. Weights must be positive.
-    """
-    a, b, cost = a / a.sum(), b / b.sum(), cdist(x, y, "sqeuclidean")
-    duals = ot.emd(a, b, cost, numItermax=10_000_000, log=True)[1]
-    kernel = np.exp((duals["u"][:, None] + duals["v"][None, :] - cost) / epsilon)
-    rows, columns = np.ones(len(a)), np.ones(len(b))
-    for _ in range(most):
-        reached = rows @ kernel
-        if np.abs(reached * columns - b).sum() < 1e-4:
-            break
-        columns = b / reached
-        rows = a / (kernel @ columns)
-    return rows[:, None] * kernel * columns[None, :]

@@ -1,14 +1,17 @@
-"""Entropic transport between weighted clouds, in the log domain and differentiable.
+"""Entropic transport between weighted clouds.
 
-At the optimum the derivative with respect to the potentials is zero (envelope theorem), so that no
-iteration is differentiated.
+Losses share one differentiable iteration in the log domain. At the optimum the derivative with
+respect to the potentials is zero (envelope theorem), so that no iteration is differentiated.
 """
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import ot
 from jaxtyping import Array, Float
+from scipy.spatial.distance import cdist
 
 from stitchflow._types import Scalar
 
@@ -91,3 +94,26 @@ def softmin(
 ) -> Float[Array, " n"]:
     r"""$-\epsilon\log\sum_j b_j e^{(g_j - C_{ij})/\epsilon}$."""
     return -epsilon * jax.nn.logsumexp((log_b + g / epsilon)[None, :] - cost / epsilon, axis=1)
+
+
+def entropic_plan(
+    x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray, epsilon: float, most: int = 1000
+) -> np.ndarray:
+    r"""The plan $\pi$ that minimises $E_\pi|x-y|^2 + \epsilon\,KL(\pi\,|\,a\otimes b)$.
+
+    Sinkhorn's iterations, at most `most`, until the marginals are right: pairs are drawn from the
+    plan, for which the fixed number of iterations of the losses above is too few. Started from the
+    exact plan's duals no entry of the kernel exceeds one and each row and column holds a one, so
+    that nothing is lost to rounding however small epsilon is. Weights must be positive.
+    """
+    a, b, cost = a / a.sum(), b / b.sum(), cdist(x, y, "sqeuclidean")
+    duals = ot.emd(a, b, cost, numItermax=10_000_000, log=True)[1]
+    kernel = np.exp((duals["u"][:, None] + duals["v"][None, :] - cost) / epsilon)
+    rows, columns = np.ones(len(a)), np.ones(len(b))
+    for _ in range(most):
+        reached = rows @ kernel
+        if np.abs(reached * columns - b).sum() < 1e-4:
+            break
+        columns = b / reached
+        rows = a / (kernel @ columns)
+    return rows[:, None] * kernel * columns[None, :]

@@ -157,7 +157,9 @@ def energy_distance(
 ) -> Scalar:
     r"""$2E|X-Y| - E|X-X'| - E|Y-Y'|$ of weighted clouds (weights sum to one).
 
-    Unbiased: pairs of a point with itself are left out.
+    Unbiased: pairs of a point with itself are left out, so that few individuals do not draw clouds
+    together. Scores are by `metrics.energy_distance`, which counts those pairs and is never
+    negative, but is in NumPy and has no derivative.
     """
     within = lambda z, w: w @ distances(z, z) @ w / jnp.maximum(1.0 - (w**2).sum(), 1e-6)
     return 2.0 * a @ distances(x, y) @ b - within(x, a) - within(y, b)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from stitchflow._data.observations import some_of
 from stitchflow._measure.kde import KDE
 from stitchflow._measure.sinkhorn import entropic_cost, half_squares
 from stitchflow._parts import Part
@@ -125,7 +126,7 @@ def one_each(rho: KDE, draws: int, key: Array) -> tuple[Float[Array, "m d"], Flo
     """A draw from each of at most `draws` random kernels, and their weights, which sum to one."""
     n, d = rho.centres.shape
     kick, choose = jax.random.split(key)
-    some = jnp.arange(n) if draws >= n else jax.random.permutation(choose, n)[:draws]
+    some = some_of(n, draws, choose)
     noise = jax.random.normal(kick, (len(some), d), rho.centres.dtype)
     widths = jnp.broadcast_to(rho.bandwidth, (n, d))[some]
     return rho.centres[some] + widths * noise, jax.nn.softmax(rho.log_weights[some])

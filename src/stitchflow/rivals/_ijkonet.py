@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from stitchflow._data.observations import batch_sizes, some_of
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.networks import MLP
@@ -19,7 +20,7 @@ from stitchflow._measure.kde import Cloud, Field
 from stitchflow._objective.consistency import energy_distance
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
-from stitchflow.rivals._jko import JKOMethod, Marginals, pick, sizes, within
+from stitchflow.rivals._jko import JKOMethod, Marginals, within
 
 STEPS = 2000
 EXACT_VOLUMES = 10  # dimensions up to which a map's Jacobian is written out
@@ -92,9 +93,9 @@ class IJKOnet(JKOMethod):
         """How far the maps arrive from what was seen; its derivative is that of the game."""
         energy, maps = model
         gaps = data.times.shape[0] - 1
-        some, each = sizes(gaps, data.weights.shape[1], self.batch, 64)
+        some, each = batch_sizes(gaps, data.weights.shape[1], self.batch, 64)
         choose, here, there, when, probe = jax.random.split(key, 5)
-        chosen = pick(gaps, some, choose)
+        chosen = some_of(gaps, some, choose)
         _, before, density = data.draw(chosen, each, here)
         _, after, seen = data.draw(chosen + 1, each, there)
         tau, times = data.gaps[chosen], within(data, chosen, when)

@@ -7,6 +7,7 @@ $\rho_{k+1} = \arg\min_\rho F[\rho] + W_2^2(\rho_k, \rho) / 2\tau_k$ (eq:JKO).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Self
 
 import equinox as eqx
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from stitchflow._data.observations import padded, random_rows, shares
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
@@ -63,20 +65,15 @@ class Marginals(eqx.Module):
 
     @staticmethod
     def of(data: Snapshots, units: Units, densities: bool) -> Marginals:
-        shape = (len(data), int(data.counts.max()))
-        points, weights = np.zeros((*shape, data.dim)), np.zeros(shape)
-        widths, rng = np.ones((len(data), data.dim)), np.random.default_rng(0)
-        for k, cloud in enumerate(data.clouds):
-            here = np.asarray(units.space_in(cloud))
-            points[k, : len(here)], points[k, len(here) :] = here, here[0]
-            weights[k, : len(here)] = data.cloud_weights(k) / data.cloud_weights(k).sum()
-            if densities:
-                widths[k] = leave_one_out_bandwidth([here], rng)
-        centres, masses = jnp.asarray(points, float), jnp.asarray(weights, float)
-        field = Field()
+        shape, rng = (len(data), int(data.counts.max())), np.random.default_rng(0)
+        clouds = [np.asarray(units.space_in(cloud)) for cloud in data.clouds]
+        weights = (data.cloud_weights(k) for k in range(len(data)))
+        centres = padded(clouds, (*shape, data.dim), repeat=True)
+        masses, field = padded((w / w.sum() for w in weights), shape), Field()
         if densities:
-            widths = np.maximum(widths, 1e-3)
-            field = _densities(centres, jnp.asarray(widths, float), jnp.log(masses))
+            widths = [leave_one_out_bandwidth([cloud], rng) for cloud in clouds]
+            widths = jnp.asarray(np.maximum(widths, 1e-3), float)
+            field = _densities(centres, widths, jnp.log(masses))
         times = jnp.asarray(units.time_in(data.times), float)
         return Marginals(centres, masses, jnp.asarray(data.counts), times, field)
 
@@ -90,15 +87,10 @@ class Marginals(eqx.Module):
         if n >= most:
             rows = jnp.broadcast_to(jnp.arange(most)[None, :], (len(chosen), most))
         else:
-            u = jax.random.uniform(key, (len(chosen), n))
-            counts = self.counts[chosen][:, None]
-            rows = jnp.minimum((u * counts).astype(jnp.int32), counts - 1)
+            rows = random_rows(self.counts[chosen], n, key)
         one = lambda a: jnp.take_along_axis(a[chosen], rows, axis=1)
         many = lambda a: jnp.take_along_axis(a[chosen], rows[:, :, None], axis=1)
-        weights = one(self.weights)
-        total = weights.sum(axis=1, keepdims=True)
-        # All that are drawn may weigh nothing.
-        weights = jnp.where(total > 0.0, weights / jnp.maximum(total, 1e-30), 1.0 / rows.shape[1])
+        weights = shares(one(self.weights), 1.0 / rows.shape[1])
         field = jax.tree.map(lambda a: one(a) if a.ndim == 2 else many(a), self.field)
         return rows, Cloud(many(self.points), weights), field
 
@@ -114,35 +106,22 @@ def _densities(centres: Array, widths: Array, log_weights: Array) -> Field:
     return over_stations(one, n, n, centres, widths, log_weights)
 
 
-def sizes(gaps: int, n: int, batch: int, least: int) -> tuple[int, int]:
-    """How many gaps a step looks at, and how many individuals of each; about `batch` together."""
-    each = min(n, max(batch // gaps, least))
-    return min(gaps, max(1, batch // each)), each
-
-
-def pick(gaps: int, some: int, key: Array) -> Int[Array, " s"]:
-    """`some` different gaps, or all."""
-    return jnp.arange(gaps) if some == gaps else jax.random.permutation(key, gaps)[:some]
-
-
 def within(marginals: Marginals, chosen: Int[Array, " s"], key: Array) -> Float[Array, " s"]:
     """A time in each chosen gap: the scheme's V(x, t) is one function for all of a step."""
     share = jax.random.uniform(key, chosen.shape)
     return marginals.times[chosen] + share * marginals.gaps[chosen]
 
 
-def origins(data: Snapshots, units: Units) -> Float[np.ndarray, "s n d"]:
+def origins(data: Snapshots, units: Units) -> Float[Array, "s n d"]:
     """Where the optimal plan sees the individuals of each later snapshot come from, on average.
 
     Internal units, padded as in `Marginals`; individuals without weight come from where they are.
     """
-    found = np.zeros((len(data) - 1, int(data.counts.max()), data.dim))
+    found = []
     clouds = [np.asarray(units.space_in(cloud), np.float64) for cloud in data.clouds]
-    for k in range(len(data) - 1):
-        here, there = clouds[k], clouds[k + 1]
+    for k, (here, there) in enumerate(pairwise(clouds)):
         coupling = plan(here, there, data.cloud_weights(k), data.cloud_weights(k + 1))
         mass = coupling.sum(axis=0)[:, None]
         mean = coupling.T @ here / np.maximum(mass, 1e-300)
-        found[k, : len(there)] = np.where(mass > 0.0, mean, there)
-        found[k, len(there) :] = there[0]
-    return found
+        found.append(np.where(mass > 0.0, mean, there))
+    return padded(found, (len(found), int(data.counts.max()), data.dim), repeat=True)

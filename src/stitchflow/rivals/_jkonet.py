@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from stitchflow._data.observations import batch_sizes, some_of
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Potential, detached_unless_learned
@@ -18,7 +19,7 @@ from stitchflow._measure.sinkhorn import sinkhorn_divergence
 from stitchflow._status import BadInput
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
-from stitchflow.rivals._jko import JKOMethod, Marginals, pick, sizes, within
+from stitchflow.rivals._jko import JKOMethod, Marginals, within
 
 STEPS = 600
 
@@ -130,9 +131,9 @@ class JKOnet(JKOMethod):
         """How far carried individuals are from seen ones; the maps' own problem rides along."""
         energy, maps = model
         gaps = data.times.shape[0] - 1
-        some, each = sizes(gaps, data.weights.shape[1], self.batch, 32)
+        some, each = batch_sizes(gaps, data.weights.shape[1], self.batch, 32)
         choose, here, there, when = jax.random.split(key, 4)
-        chosen = pick(gaps, some, choose)
+        chosen = some_of(gaps, some, choose)
         before, after = data.draw(chosen, each, here)[1], data.draw(chosen + 1, each, there)[1]
         tau, times = data.gaps[chosen], within(data, chosen, when)
         maps = jax.tree.map(lambda leaf: leaf[chosen], maps)

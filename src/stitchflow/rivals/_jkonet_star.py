@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from stitchflow._data.observations import batch_sizes, some_of
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.pair_terms import Interaction
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count
-from stitchflow.rivals._jko import JKOMethod, Marginals, origins, pick, sizes, within
+from stitchflow.rivals._jko import JKOMethod, Marginals, origins, within
 
 STEPS = 4000
 
@@ -59,7 +60,7 @@ class JKOnetStar(JKOMethod):
         start, loop = jax.random.split(key)
         energy, some = self.start(data, start), data.subsample(self.individuals, key)
         marginals = Marginals.of(some, data.units, energy.needs_density)
-        conditions = Conditions(marginals, jnp.asarray(origins(some, data.units), float))
+        conditions = Conditions(marginals, origins(some, data.units))
         return minimise(
             self.loss,
             energy,
@@ -77,9 +78,9 @@ class JKOnetStar(JKOMethod):
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """The mean square of what the condition leaves over."""
         gaps, n = data.origins.shape[:2]
-        some, each = sizes(gaps, n, self.batch, 128 if energy.only(Interaction) else 32)
+        some, each = batch_sizes(gaps, n, self.batch, 128 if energy.only(Interaction) else 32)
         choose, draw, when = jax.random.split(key, 3)
-        chosen = pick(gaps, some, choose)
+        chosen = some_of(gaps, some, choose)
         rows, cloud, field = data.marginals.draw(chosen + 1, each, draw)
         came = jnp.take_along_axis(data.origins[chosen], rows[:, :, None], axis=1)
         tau = data.marginals.gaps[chosen]

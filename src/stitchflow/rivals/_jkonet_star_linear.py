@@ -85,7 +85,7 @@ class JKOnetStarLinear(Driven):
         energy = self.energy_form.init(np.asarray(units.space_in(data.x)), units, key)
         some = data.subsample(self.individuals, key)
         marginals = Marginals.of(some, units, energy.needs_density)
-        came = jnp.asarray(origins(some, units), float)
+        came = origins(some, units)
         squares, products, total = normal_equations(energy, marginals, came)
         solution = ridge_solution(squares, products, self.ridge)
         if energy.needs_density and solution[-1] <= 0.0:  # no diffusion runs backwards

@@ -14,7 +14,8 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Entropy
 from stitchflow._energy.vector_field import VectorField
-from stitchflow._measure.coupling import draw, entropic_plan
+from stitchflow._measure.coupling import draw
+from stitchflow._measure.sinkhorn import entropic_plan
 from stitchflow._method.driven import Driven
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, as_rng, check_count, check_hidden, check_number
