@@ -13,17 +13,23 @@ import numpy as np
 from stitchflow._data.checks import check_data
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.protocols import PROTOCOLS, Protocol
 from stitchflow._judging.scores import as_text
+from stitchflow._judging.trivial import TRIVIAL
 from stitchflow._method.contract import Method, method_named
 from stitchflow._status import BadInput, ExtrapolationWarning, require
 from stitchflow._stitching.stitching import fit
 from stitchflow._training.cluster import ClusterLike, check_cluster, run_all
 from stitchflow._types import KeyLike, as_rng, check_count
 
-COMPARED = ("stitching", "stitching-varying", "nearest", "ot-linear")
-TRIVIAL = ("nearest", "ot-linear")
+COMPARED = ("stitching", "stitching-varying", *TRIVIAL)
 
-# Individuals of the last trained time that a forecast starts from, which training must not see.
+# What is asked where times were left out, and where groups were.
+ABOUT_UNSEEN = tuple(protocol for protocol in PROTOCOLS if protocol.judged.unseen)
+WITHIN_RANGE = tuple(protocol for protocol in PROTOCOLS if protocol is not Protocol.FORECAST)
+
+# Share of the individuals of the last trained time that are kept from training, so that a forecast
+# can start from them.
 STARTERS = 0.2
 
 
@@ -117,7 +123,7 @@ class CrossValidation(list[FoldScore]):
                 return row.floor
         return None
 
-    def ratio(self, method: str, metric: str, protocol: str = "interpolate") -> float | None:
+    def ratio(self, method: str, metric: str, protocol: str = Protocol.INTERPOLATE) -> float | None:
         """Geometric mean over places of a method's score over the better trivial one's.
 
         Below one means better than standing at the nearest snapshot and than straight lines.
@@ -150,7 +156,8 @@ class CrossValidation(list[FoldScore]):
                 )
             ratios = [cell(self.ratio(name, metric)) for name in self.methods]
             if any(ratio != "-" for ratio in ratios):
-                view.add_row("all", "interpolate", metric, "ratio to best trivial", *ratios, "-")
+                place = ("all", str(Protocol.INTERPOLATE), metric)
+                view.add_row(*place, "ratio to best trivial", *ratios, "-")
             view.add_section()
         return view
 
@@ -254,7 +261,7 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
             "+".join(f"{t:.12g}" for t in times),
             data.take(np.flatnonzero(~hidden)),
             data.take(np.flatnonzero(hidden)),
-            ("interpolate", "forecast"),
+            ABOUT_UNSEEN,
         )
 
 
@@ -280,7 +287,7 @@ def _group_folds(data: Snapshots) -> Iterable[Fold]:
         train, test = data.take(np.flatnonzero(~own)), data.take(np.flatnonzero(own))
         if len(train) < 2:
             raise BadInput(f"without group {name} fewer than two times are left")
-        yield Fold(str(name), train, test, ("marginal", "one-step", "rollout", "interpolate"))
+        yield Fold(str(name), train, test, WITHIN_RANGE)
 
 
 def _projected(fold: Fold, dims: int) -> Fold:

@@ -15,7 +15,8 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.packing import plan_of
 from stitchflow._judging.diagnose import diagnose
 from stitchflow._judging.diagnosis import Diagnosis
-from stitchflow._judging.evaluate import PROTOCOLS, evaluate
+from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.protocols import PROTOCOLS
 from stitchflow._judging.scores import Scores
 from stitchflow._judging.trivial import baselines
 from stitchflow._method.contract import Fit
@@ -29,14 +30,6 @@ from stitchflow.report._verdict import Finding, findings
 SCORED = 300  # individuals of each time: a report is written after every fit
 MOST_TIMES = 15  # beyond, single gaps are not scored
 FEW = 50
-
-QUESTIONS = {
-    "marginal": "samples of the curve against held-out individuals",
-    "one-step": "held-out individuals driven to the next snapshot",
-    "rollout": "driven from the first snapshot to all later ones",
-    "interpolate": "a time inside the range that was not trained on",
-    "forecast": "a time after the last trained one",
-}
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,7 @@ def _scores(fit: Fit, test: Snapshots) -> dict[str, Scores]:
     if len(test) > MOST_TIMES:
         kept = np.unique(np.linspace(0, len(test) - 1, MOST_TIMES).round().astype(int))
         test = test.keep_times(test.times[kept])
-        protocols = tuple(p for p in PROTOCOLS if p != "one-step")
+        protocols = tuple(p for p in PROTOCOLS if not p.judged.neighbours)
     own = evaluate(fit, test, metrics=("w1",), protocols=protocols)
     return {fit.method.name: own, **baselines(fit.data, test, SCORED)} if own else {}
 
