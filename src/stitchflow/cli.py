@@ -78,7 +78,8 @@ def fit(
 
     from stitchflow._command.fit_file import fit_file, for_training
     from stitchflow._method.contract import method_named
-    from stitchflow._reading.tables import Columns, read_table
+    from stitchflow._reading.formats import Columns
+    from stitchflow._reading.tables import read_table
     from stitchflow._status import DataWarning
     from stitchflow._stitching.named_settings import parse_settings
     from stitchflow._storage.run_data import held_out
@@ -180,7 +181,8 @@ def simulate(
     import numpy as np
 
     from stitchflow._judging.judge import Sample
-    from stitchflow._reading.tables import Columns, read_table
+    from stitchflow._reading.formats import Columns
+    from stitchflow._reading.tables import read_table
     from stitchflow._status import naming
     from stitchflow._storage.save import load
     from stitchflow._types import as_cloud
@@ -246,7 +248,8 @@ def crossval(
     from stitchflow._command.fit_file import crossval_rows
     from stitchflow._files.lines import append_json
     from stitchflow._judging.crossval import cross_validate
-    from stitchflow._reading.tables import Columns, read_table
+    from stitchflow._reading.formats import Columns
+    from stitchflow._reading.tables import read_table
     from stitchflow._status import naming
 
     names = None if methods is None else methods.split(",")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from stitchflow._reading.formats import formats_in_words
+
 
 def methods(incomplete: str) -> list[str]:
     """Names a shell may complete."""
@@ -25,7 +27,7 @@ def tasks(incomplete: str) -> list[str]:
 Data = Annotated[
     Path,
     typer.Argument(
-        help=".h5ad, .csv, .parquet, or .npz with x (individuals by features) and t (times)",
+        help=formats_in_words(),
         metavar="DATA",
     ),
 ]
