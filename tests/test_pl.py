@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 import stitchflow as sf
 from falling import three_stages
 from stitchflow import pl
-from stitchflow.report._lines import history_charts
+from stitchflow.report._line_charts import history_charts
 
 DIMS = [1, 2, 5]
 TIMES = [0.0, 0.4, 1.0]

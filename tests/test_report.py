@@ -17,7 +17,7 @@ from stitchflow._judging.diagnosis import Carried, Diagnosis
 from stitchflow._judging.scores import Row, Scores
 from stitchflow._storage import save as _io
 from stitchflow.report import report_run, write_report
-from stitchflow.report._lines import Chart
+from stitchflow.report._line_charts import Chart
 from stitchflow.report._plane import TICKS, Plane
 from stitchflow.report._scene import MOST_POINTS, frames_of
 from stitchflow.report._verdict import findings

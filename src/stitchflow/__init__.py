@@ -1,7 +1,7 @@
 """Learn the energy behind population snapshots, and the curve that joins them."""
 
-# Importing a name as itself makes it public, for type checkers and editors too. Every public name has
-# an entry in docs/api.md.
+# Importing a name as itself makes it public, for type checkers and editors too. Every public name
+# has an entry in docs/api.md.
 
 import logging as _logging
 from importlib.metadata import version as _version

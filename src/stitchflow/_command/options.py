@@ -1,4 +1,4 @@
-"""Arguments of the command line that several commands share, and how `fit` explains itself."""
+"""Arguments of the command line that several commands share, and the examples of `fit --help`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ Seed = Annotated[
 ]
 TimeKey = Annotated[
     str | None,
-    typer.Option(help="column that says when each individual was seen, such as day", metavar="K"),
+    typer.Option(
+        help="column of the times at which individuals were seen, such as day", metavar="K"
+    ),
 ]
 Rep = Annotated[
     str | None,

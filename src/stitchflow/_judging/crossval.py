@@ -51,7 +51,7 @@ class FoldScore:
 
 @dataclass(frozen=True)
 class Fold:
-    """What is trained on and what is judged, with a word for what was left out."""
+    """The individuals to train on and those to judge by, and a name for what was left out."""
 
     left_out: str
     train: Snapshots
@@ -88,7 +88,7 @@ class CrossValidation(list[FoldScore]):
     """Scores of all folds."""
 
     def to_pandas(self) -> Any:
-        """A data frame of one row a score."""
+        """A data frame with one row for each score."""
         return require("pandas", "data").DataFrame([asdict(row) for row in self])
 
     @property
@@ -250,7 +250,7 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
             raise BadInput(f"leaving out {times} keeps fewer than two times to train on")
         if min(times) < data.times[kept[0]]:
             raise BadInput(f"leaving out the first time ({min(times):g}) cannot be judged")
-        if max(times) > data.times[kept[-1]]:  # a forecast starts from individuals nobody saw
+        if max(times) > data.times[kept[-1]]:  # a forecast starts from held-out individuals
             hidden |= starters(data, int(kept[-1]), key)
             if len(np.unique(data.index[~hidden])) < len(kept):
                 raise BadInput(

@@ -30,12 +30,12 @@ def evaluate(
 ) -> Scores:
     """Score a fit on individuals it has not seen.
 
-    Times the fit was trained on are judged by `marginal`, `one-step` and `rollout`; a time it never
-    saw by `interpolate` inside its range and `forecast` after it. A protocol that the method cannot
-    answer has no rows. Weighted individuals are compared as weighted measures.
+    Times the fit was trained on are judged by `marginal`, `one-step` and `rollout`; a time it was
+    not trained on by `interpolate` inside its range and `forecast` after it. A protocol that the
+    method cannot answer has no rows. Weighted individuals are compared as weighted measures.
 
     The floor is what a perfect model is expected to score. It is that of training individuals of
-    the same time, as many as the method is asked for, or of two halves of a time that nobody saw.
+    the same time, as many as the method is asked for, or of two halves of a time not trained on.
     Individuals who are followed by their ids start where they started, and a perfect model may
     carry them closer than other individuals are: where `test` follows them, `one-step`, `rollout`
     and `forecast` have a floor only with an `oracle`. That is the flow of the true energy, judged

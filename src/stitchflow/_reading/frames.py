@@ -19,7 +19,7 @@ from stitchflow._reading.time_labels import durations
 from stitchflow._status import BadInput, DataWarning
 from stitchflow._types import as_numbers, rows_named
 
-LOOK = 100  # rows of a column of texts that nobody asked for
+LOOK = 100  # rows that are looked at of a column of texts that was not asked for
 DIGITS = re.compile(r"[-+]?\d+")
 WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # a number that is written in this one way only
 
@@ -45,7 +45,7 @@ class Table:
     unread: tuple[str, ...] = ()
 
     def dimensions(self, taken: Collection[str | None]) -> list[str]:
-        """The other columns that are numbers; what is left out is said, none is one by accident."""
+        """The other columns that are numbers, with a warning that names those that are left out."""
         others = [name for name in self.frame.columns if name not in taken]
         found = [name for name in others if _is_dimension(name, self.frame[name])]
         left = [name for name in (*others, *self.unread) if name not in found]
@@ -63,7 +63,7 @@ def read_csv(path: Path, asked: Asked, separator: str = ",") -> Table:
     exact: Any = {"float_precision": "round_trip", "low_memory": False}
     texts: Any = dict.fromkeys(asked.labels, str)
     frame = pandas.read_csv(path, sep=separator, dtype=texts, **exact)
-    if not isinstance(frame.index, pandas.RangeIndex):  # pandas takes what has no name for it
+    if not isinstance(frame.index, pandas.RangeIndex):  # pandas makes unnamed columns the index
         named, there = len(frame.columns), len(frame.columns) + frame.index.nlevels
         raise BadInput(f"its header names {named} columns, but its rows have {there} fields")
     # pandas gives the second of two equal names another one.
@@ -109,12 +109,12 @@ def _check_names(names: list[str]) -> None:
 
 
 def _is_dimension(name: str, column: Any) -> bool:
-    """Whether nobody need say that a column is a dimension; it is refused where that is unclear."""
+    """Whether a column is a dimension without being named; it is refused where that is unclear."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     mend = "or choose columns with --columns"
     if is_numeric_dtype(column) and not is_bool_dtype(column):
-        if name.startswith("Unnamed: "):  # pandas' word for a column without a name
+        if name.startswith("Unnamed: "):  # how pandas calls a column without a name
             words = "looks like an index that was written along; write the file without it"
             raise BadInput(f"column {name!r} {words}, {mend}")
         return True
@@ -151,7 +151,7 @@ def numbers(column: Any, name: str) -> np.ndarray:
         return found
     try:
         found = column.to_numpy()
-        if found.dtype == object:  # pandas has several words for what is missing
+        if found.dtype == object:  # pandas has several values for what is missing
             found = np.where(column.isna(), np.nan, found)
         return as_numbers(found, name).astype(np.float64)
     except ValueError:

@@ -23,12 +23,12 @@ from stitchflow._method.contract import Fit
 from stitchflow._status import NotAvailable
 from stitchflow._stitching.ensemble import Ensemble
 from stitchflow._storage.save import versions as installed
-from stitchflow.report._lines import Chart, history_charts, interaction_chart
+from stitchflow.report._line_charts import Chart, history_charts, interaction_chart
 from stitchflow.report._scene import scene
 from stitchflow.report._verdict import Finding, findings
 
 SCORED = 300  # individuals of each time: a report is written after every fit
-MOST_TIMES = 15  # beyond, single gaps are not scored
+MOST_TIMES = 15  # of more times, some are scored, and none as neighbours of each other
 FEW = 50
 
 
@@ -44,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Contents:
-    """Everything on the page but its looks."""
+    """Everything on the page but how it looks."""
 
     facts: list[tuple[str, str]]
     findings: list[Finding]
@@ -99,7 +99,7 @@ def gather(
 
 
 def _scores(fit: Fit, test: Snapshots) -> dict[str, Scores]:
-    """W1 of the fit and of the trivial methods, at no more times than a reader waits for."""
+    """W1 of the fit and of the trivial methods, at `MOST_TIMES` times at most."""
     protocols = PROTOCOLS
     if len(test) > MOST_TIMES:
         kept = np.unique(np.linspace(0, len(test) - 1, MOST_TIMES).round().astype(int))
@@ -139,7 +139,7 @@ def _facts(fit: Fit) -> list[tuple[str, str]]:
 
 
 def _concerns(fit: Fit, test: Snapshots | None, diagnosis: Diagnosis | None) -> list[str]:
-    """What a careful reader would want to be told."""
+    """Warnings that belong on the page."""
     sentences = []
     if not fit.status.ok:
         sentences.append(f"The fit did not end well: {fit.status}.")
@@ -167,7 +167,7 @@ def _concerns(fit: Fit, test: Snapshots | None, diagnosis: Diagnosis | None) -> 
 
 
 def flattened(entry: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
-    """Nested settings as `part.name` and a word."""
+    """Nested settings as `part.name` and their values in words."""
     found: list[tuple[str, str]] = []
     for name, value in entry.items():
         if isinstance(value, dict):

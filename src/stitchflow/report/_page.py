@@ -15,7 +15,7 @@ from stitchflow._judging.protocols import Protocol
 from stitchflow._method.contract import Fit
 from stitchflow._stitching.ensemble import Ensemble
 from stitchflow.report._contents import Contents, Line, gather
-from stitchflow.report._lines import HEIGHT, RIGHT, WIDTH
+from stitchflow.report._line_charts import HEIGHT, RIGHT, WIDTH
 
 MARKS = {"good": "✓", "fair": "~", "poor": "✗", "open": "?"}
 
