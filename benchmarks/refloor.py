@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from stitchflow._files.whole import write_atomically
-from stitchflow._judging.evaluate import PROTOCOLS, floors
+from stitchflow._judging.evaluate import floors
 from stitchflow._judging.judge import Judge
+from stitchflow._judging.protocols import PROTOCOLS
 from stitchflow._types import as_key
 from stitchflow.bench._tasks import TASKS
 from stitchflow.metrics import DISTANCES

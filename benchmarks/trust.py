@@ -33,7 +33,8 @@ from stitchflow import cli
 from stitchflow._command import fit_file as _runs
 from stitchflow._command.fit_file import fit_file, keep_compilations
 from stitchflow._files.lines import append_json, read_lines
-from stitchflow._reading.tables import Columns, read_table
+from stitchflow._reading.formats import Columns
+from stitchflow._reading.tables import read_table
 from stitchflow._storage.run_state import PLAN, whole_model
 from stitchflow._storage.save import load, plain
 

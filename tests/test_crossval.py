@@ -108,7 +108,7 @@ def test_components_never_see_what_is_left_out():
 def test_bad_requests_are_refused_before_any_fit(drift, leave_out, words):
     with pytest.raises(ValueError, match=words):
         sf.cross_validate(drift, leave_out=leave_out, progress=False)
-    with pytest.raises(ValueError, match="methods must be among"):
+    with pytest.raises(ValueError, match="methods must be one of"):
         sf.cross_validate(drift, ["magic"], progress=False)
 
 

@@ -1,5 +1,10 @@
 """Protocols, draws, floors and the tables made of them."""
 
+import ast
+import json
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,7 +12,9 @@ import stitchflow as sf
 from falling import Falling
 from stitchflow import metrics
 from stitchflow._judging import judge as _judge
+from stitchflow._judging.protocols import PROTOCOLS, ByDynamics, Protocol
 from stitchflow._method.flow import Flow
+from stitchflow._types import as_key
 
 
 def drifting(n: int = 60, key: int = 0) -> sf.Snapshots:
@@ -24,6 +31,55 @@ def still() -> tuple[sf.Fit, sf.Snapshots]:
 def row(scores, protocol, metric, time):
     (found,) = [r for r in scores if (r.protocol, r.metric, r.time) == (protocol, metric, time)]
     return found
+
+
+def test_a_protocol_is_a_string_to_everybody_else():
+    """To users, to files, and to workers in other processes."""
+    names = ["marginal", "one-step", "rollout", "interpolate", "forecast", "energy"]
+    assert list(Protocol) == names
+    assert list(PROTOCOLS) == names[:-1]
+    assert json.dumps(list(Protocol)) == json.dumps(names)
+    assert {"rollout": 1}[Protocol.ROLLOUT] == 1
+    assert pickle.loads(pickle.dumps(Protocol.ROLLOUT)) is Protocol.ROLLOUT
+    assert all(protocol.question for protocol in Protocol)
+
+
+def test_a_row_names_its_protocol_by_a_plain_string(still):
+    fit, test = still
+    asked = {"metrics": ("w1",), "protocols": (Protocol.ROLLOUT,)}
+    assert {type(row.protocol) for row in sf.evaluate(fit, test, **asked)} == {str}
+
+
+def test_protocols_are_named_in_one_file():
+    """Elsewhere they are members of `Protocol`. The benchmark's tables are not part of this."""
+    source = Path(sf.__file__).parent
+    own = {
+        "marginal",
+        "one-step",
+        "rollout",
+        "forecast",
+    }  # the others have other meanings too
+    for path in source.rglob("*.py"):
+        if path.stem != "protocols" and path.parent.name != "bench":
+            nodes = ast.walk(ast.parse(path.read_text()))
+            written = {node.value for node in nodes if isinstance(node, ast.Constant)}
+            assert not own & written, path
+
+
+def test_a_protocol_that_moves_individuals_is_one_entry(still):
+    """An entry says from where to where, and scores, floors and the oracle's floors follow."""
+    fit, test = still
+    over_one = ByDynamics(
+        lambda judge: [(k, [judge.seen[i + 2]]) for i, k in enumerate(judge.seen[:-2])],
+        "the snapshot after the next",
+    )
+    judge = _judge.Judge(fit.data, fit.times, test, ("w1",), as_key(0), None)
+    expected = {k: metrics.w1(test.cloud(k - 2), test.cloud(k)) for k in (2, 3)}
+    scores = {k: score["w1"] for k, score in over_one.scores(judge, fit.flow).items()}
+    assert scores == pytest.approx(expected, rel=1e-6)
+    assert over_one.floors(judge) == {k: judge.floor(k) for k in (2, 3)}
+    told = _judge.Judge(fit.data, fit.times, test, ("w1",), as_key(0), fit.flow)
+    assert {k: score["w1"] for k, score in over_one.floors(told).items()} == scores
 
 
 def test_standing_still_scores_the_distance_between_snapshots(still):

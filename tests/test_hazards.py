@@ -299,7 +299,8 @@ BOMBS = """
 import json, resource, sys, warnings
 import anndata, h5py, numpy as np, pandas as pd, pyarrow as pa
 from pyarrow import parquet
-from stitchflow._reading.tables import Columns, read_table
+from stitchflow._reading.formats import Columns
+from stitchflow._reading.tables import read_table
 
 n, folder, long = 3000, sys.argv[1], "a" * 2**20
 t, x = np.repeat([0.0, 1.0, 2.0], n // 3), np.random.default_rng(0).normal(size=(n, 2))

@@ -13,7 +13,8 @@ import pytest
 import stitchflow as sf
 from falling import falling
 from stitchflow._command import fit_file as _runs
-from stitchflow._reading.tables import Columns, read_table
+from stitchflow._reading.formats import Columns
+from stitchflow._reading.tables import read_table
 from stitchflow._training.history import StageHistory
 
 LOOKS = 2  # of each of three stages

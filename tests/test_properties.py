@@ -15,7 +15,8 @@ from stitchflow._files.archive import Archive
 from stitchflow._files.whole import write_atomically
 from stitchflow._measure.curve import node_times, through_snapshots
 from stitchflow._parts import described, made
-from stitchflow._reading.tables import Columns, read_table
+from stitchflow._reading.formats import Columns
+from stitchflow._reading.tables import read_table
 from stitchflow._storage import save as _io
 from stitchflow.metrics import DISTANCES
 

@@ -4,13 +4,18 @@ import re
 import sys
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import stitchflow as sf
-from stitchflow._reading.tables import Columns, DataFile, read_table
+from stitchflow._reading import formats
+from stitchflow._reading.formats import Columns
+from stitchflow._reading.frames import read_csv
+from stitchflow._reading.tables import DataFile, read_table
 from stitchflow.report._scene import labels
 
 N = 12
@@ -185,6 +190,29 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
 def test_other_endings_are_refused_with_those_there_are(tmp_path, name, word):
     (tmp_path / name).write_text("0")
     refused(tmp_path / name, word, ".npz, .csv, .parquet, .h5ad")
+
+
+def test_every_ending_is_in_the_help_and_on_the_first_page():
+    page = (Path(__file__).parents[1] / "docs" / "index.md").read_text()
+    for ending in (ending for known in formats.FORMATS for ending in known.endings):
+        assert ending in formats.formats_in_words()
+        assert f"`{ending}`" in page
+
+
+def test_a_format_is_one_entry(tmp_path, monkeypatch):
+    """An entry with its endings and its reader is read, listed in errors and in the help."""
+    reader = partial(formats._table, partial(read_csv, separator="\t"))
+    entry = formats.Format((".tsv", ".tab"), reader)
+    monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, entry))
+    FRAME.to_csv(tmp_path / "data.tab", sep="\t", index=False)
+    file = read_table(tmp_path / "data.tab", Columns(**NAMED))
+    check_rows(file, np.column_stack([X, T]))
+    check_labels(file)
+    (tmp_path / "data.txt").write_text("0")
+    refused(tmp_path / "data.txt", "expected one of .npz, .csv, .parquet, .h5ad, .tsv, .tab")
+    assert formats.formats_in_words().startswith(
+        ".csv, .parquet, .h5ad, .tsv, .tab, or .npz with x"
+    )
 
 
 @pytest.mark.parametrize("left", [0, 300, -30])

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import stitchflow as sf
-from stitchflow._reading.tables import Columns, read_table
+from stitchflow._reading.formats import Columns
+from stitchflow._reading.tables import read_table
 from stitchflow._reading.time_labels import durations, order_of
 
 X = np.arange(6.0).reshape(3, 2)

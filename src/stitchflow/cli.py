@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 console = Console(markup=False, emoji=False)  # paths may hold brackets and colons
 
-# Errors that are one sentence for the user: of bad input, and what the system says of itself.
+# Errors that are shown to the user as one sentence: bad input, and what the system reports.
 ANSWERED = (BadInput, OSError, ImportError)
 
 
@@ -41,7 +41,7 @@ def _start() -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="where to write")] = Path("stitchflow-demo"),
 ) -> None:
-    """Simulate a double well, fit it, score it, and draw it. Below a minute."""
+    """Simulate a double well, fit it, score it, and draw it, in less than a minute."""
     from stitchflow._command.demo import run_demo
 
     run_demo(out, console)
@@ -70,15 +70,16 @@ def fit(
 ) -> None:
     """Learn what moves a population that was seen at two times or more.
 
-    Nobody need be seen twice: cells are destroyed when they are measured, and that is fine. Out
-    come the landscape on which individuals move downhill, how strongly they move at random, where
-    the population is between the times, and scores on individuals that were kept aside.
+    Individuals need not be seen twice: it may be other cells at each time. The result is the
+    landscape on which individuals move downhill, how strongly they move at random, where the
+    population is between the times, and scores on individuals that were kept aside.
     """
     import jax
 
     from stitchflow._command.fit_file import fit_file, for_training
     from stitchflow._method.contract import method_named
-    from stitchflow._reading.tables import Columns, read_table
+    from stitchflow._reading.formats import Columns
+    from stitchflow._reading.tables import read_table
     from stitchflow._status import DataWarning
     from stitchflow._stitching.named_settings import parse_settings
     from stitchflow._storage.run_data import held_out
@@ -99,9 +100,9 @@ def fit(
     console.print(f"device: {device.platform} ({device.device_kind}), {os.cpu_count()} cores")
     console.print(chosen.describe(train))
     for words in chosen.advice(train):
-        console.print(f"mind: {words}")
+        console.print(f"note: {words}")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # said already
+        warnings.simplefilter("ignore", DataWarning)  # printed above
         result = fit_file(
             file,
             names,
@@ -180,7 +181,8 @@ def simulate(
     import numpy as np
 
     from stitchflow._judging.judge import Sample
-    from stitchflow._reading.tables import Columns, read_table
+    from stitchflow._reading.formats import Columns
+    from stitchflow._reading.tables import read_table
     from stitchflow._status import naming
     from stitchflow._storage.save import load
     from stitchflow._types import as_cloud
@@ -246,7 +248,8 @@ def crossval(
     from stitchflow._command.fit_file import crossval_rows
     from stitchflow._files.lines import append_json
     from stitchflow._judging.crossval import cross_validate
-    from stitchflow._reading.tables import Columns, read_table
+    from stitchflow._reading.formats import Columns
+    from stitchflow._reading.tables import read_table
     from stitchflow._status import naming
 
     names = None if methods is None else methods.split(",")
@@ -326,7 +329,7 @@ def bench(
 
 
 def _write_report(result: Any, out: Path, test: Any) -> None:
-    """A fit is kept whether or not its report can be written."""
+    """Write the report; the fit is kept also where that fails."""
     from stitchflow._files.whole import only_writer
     from stitchflow.report import REPORT, write_report
 
@@ -340,7 +343,7 @@ def _write_report(result: Any, out: Path, test: Any) -> None:
 
 @contextmanager
 def _notes() -> Iterator[None]:
-    """What the reader of a file has to say of it, a line each."""
+    """Print what the reader of a file warns about, one line for each warning."""
     from stitchflow._status import DataWarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
@@ -356,7 +359,7 @@ def _notes() -> Iterator[None]:
 
 
 def _check_chart(path: Path) -> None:
-    """A chart that cannot be drawn is refused before the fits it would show."""
+    """Refuse a file that no chart can be written to, before anything is fitted."""
     canvas = require("matplotlib.backend_bases", "plot").FigureCanvasBase
     known = canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
@@ -379,13 +382,13 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.stdout.reconfigure(errors="surrogateescape")
     try:
         code = app(args=arguments, prog_name="stitchflow", standalone_mode=False)
-        if code == 130:  # typer's word for Ctrl-C
+        if code == 130:  # what typer returns after Ctrl-C
             raise KeyboardInterrupt
     except (typer.Abort, KeyboardInterrupt):
         print("stitchflow: interrupted", file=sys.stderr)
         code = 1
     except Exception as error:
-        # Usage errors are click's, which typer carries under a name that changes with its version.
+        # Usage errors are those of click, whose module depends on the version of typer.
         usage = hasattr(error, "format_message")
         said = isinstance(error, ANSWERED)
         if not usage and (os.environ.get("STITCHFLOW_DEBUG") or not said):

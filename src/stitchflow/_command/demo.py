@@ -17,7 +17,8 @@ from stitchflow._judging.scores import table
 from stitchflow._judging.trivial import baselines
 from stitchflow._method.contract import Fit
 from stitchflow._objective.consistency import Consistency
-from stitchflow._reading.tables import Columns, read_table
+from stitchflow._reading.formats import Columns
+from stitchflow._reading.tables import read_table
 from stitchflow._status import BadInput
 from stitchflow._stitching.stitching import Stitching, fit
 from stitchflow._storage.run_folder import Split, write_split

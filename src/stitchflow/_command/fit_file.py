@@ -19,7 +19,8 @@ from stitchflow._files.whole import only_writer
 from stitchflow._judging.crossval import FoldScore
 from stitchflow._judging.scores import Scores
 from stitchflow._method.contract import Fit, Method
-from stitchflow._reading.tables import Columns, DataFile
+from stitchflow._reading.formats import Columns
+from stitchflow._reading.tables import DataFile
 from stitchflow._status import BadInput, naming
 from stitchflow._stitching.stitching import fit
 from stitchflow._storage.run_folder import (

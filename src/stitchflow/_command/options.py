@@ -1,4 +1,4 @@
-"""Arguments of the command line that several commands share, and how `fit` explains itself."""
+"""Arguments of the command line that several commands share, and the examples of `fit --help`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from stitchflow._reading.formats import formats_in_words
 
 
 def methods(incomplete: str) -> list[str]:
@@ -25,7 +27,7 @@ def tasks(incomplete: str) -> list[str]:
 Data = Annotated[
     Path,
     typer.Argument(
-        help=".h5ad, .csv, .parquet, or .npz with x (individuals by features) and t (times)",
+        help=formats_in_words(),
         metavar="DATA",
     ),
 ]
@@ -37,7 +39,9 @@ Seed = Annotated[
 ]
 TimeKey = Annotated[
     str | None,
-    typer.Option(help="column that says when each individual was seen, such as day", metavar="K"),
+    typer.Option(
+        help="column of the times at which individuals were seen, such as day", metavar="K"
+    ),
 ]
 Rep = Annotated[
     str | None,

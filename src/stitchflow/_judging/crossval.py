@@ -13,17 +13,23 @@ import numpy as np
 from stitchflow._data.checks import check_data
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.protocols import PROTOCOLS, Protocol
 from stitchflow._judging.scores import as_text
+from stitchflow._judging.trivial import TRIVIAL
 from stitchflow._method.contract import Method, method_named
 from stitchflow._status import BadInput, ExtrapolationWarning, require
 from stitchflow._stitching.stitching import fit
 from stitchflow._training.cluster import ClusterLike, check_cluster, run_all
 from stitchflow._types import KeyLike, as_rng, check_count
 
-COMPARED = ("stitching", "stitching-varying", "nearest", "ot-linear")
-TRIVIAL = ("nearest", "ot-linear")
+COMPARED = ("stitching", "stitching-varying", *TRIVIAL)
 
-# Individuals of the last trained time that a forecast starts from, which training must not see.
+# What is asked where times were left out, and where groups were.
+ABOUT_UNSEEN = tuple(protocol for protocol in PROTOCOLS if protocol.judged.unseen)
+WITHIN_RANGE = tuple(protocol for protocol in PROTOCOLS if protocol is not Protocol.FORECAST)
+
+# Share of the individuals of the last trained time that are kept from training, so that a forecast
+# can start from them.
 STARTERS = 0.2
 
 
@@ -45,7 +51,7 @@ class FoldScore:
 
 @dataclass(frozen=True)
 class Fold:
-    """What is trained on and what is judged, with a word for what was left out."""
+    """The individuals to train on and those to judge by, and a name for what was left out."""
 
     left_out: str
     train: Snapshots
@@ -82,7 +88,7 @@ class CrossValidation(list[FoldScore]):
     """Scores of all folds."""
 
     def to_pandas(self) -> Any:
-        """A data frame of one row a score."""
+        """A data frame with one row for each score."""
         return require("pandas", "data").DataFrame([asdict(row) for row in self])
 
     @property
@@ -117,7 +123,7 @@ class CrossValidation(list[FoldScore]):
                 return row.floor
         return None
 
-    def ratio(self, method: str, metric: str, protocol: str = "interpolate") -> float | None:
+    def ratio(self, method: str, metric: str, protocol: str = Protocol.INTERPOLATE) -> float | None:
         """Geometric mean over places of a method's score over the better trivial one's.
 
         Below one means better than standing at the nearest snapshot and than straight lines.
@@ -150,7 +156,8 @@ class CrossValidation(list[FoldScore]):
                 )
             ratios = [cell(self.ratio(name, metric)) for name in self.methods]
             if any(ratio != "-" for ratio in ratios):
-                view.add_row("all", "interpolate", metric, "ratio to best trivial", *ratios, "-")
+                place = ("all", str(Protocol.INTERPOLATE), metric)
+                view.add_row(*place, "ratio to best trivial", *ratios, "-")
             view.add_section()
         return view
 
@@ -243,7 +250,7 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
             raise BadInput(f"leaving out {times} keeps fewer than two times to train on")
         if min(times) < data.times[kept[0]]:
             raise BadInput(f"leaving out the first time ({min(times):g}) cannot be judged")
-        if max(times) > data.times[kept[-1]]:  # a forecast starts from individuals nobody saw
+        if max(times) > data.times[kept[-1]]:  # a forecast starts from held-out individuals
             hidden |= starters(data, int(kept[-1]), key)
             if len(np.unique(data.index[~hidden])) < len(kept):
                 raise BadInput(
@@ -254,7 +261,7 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
             "+".join(f"{t:.12g}" for t in times),
             data.take(np.flatnonzero(~hidden)),
             data.take(np.flatnonzero(hidden)),
-            ("interpolate", "forecast"),
+            ABOUT_UNSEEN,
         )
 
 
@@ -280,7 +287,7 @@ def _group_folds(data: Snapshots) -> Iterable[Fold]:
         train, test = data.take(np.flatnonzero(~own)), data.take(np.flatnonzero(own))
         if len(train) < 2:
             raise BadInput(f"without group {name} fewer than two times are left")
-        yield Fold(str(name), train, test, ("marginal", "one-step", "rollout", "interpolate"))
+        yield Fold(str(name), train, test, WITHIN_RANGE)
 
 
 def _projected(fold: Fold, dims: int) -> Fold:

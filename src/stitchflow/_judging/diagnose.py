@@ -21,6 +21,7 @@ from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._judging.change import change
 from stitchflow._judging.diagnosis import Carried, Diagnosis, as_good
 from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.protocols import Protocol
 from stitchflow._judging.regression import Regression
 from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import Cloud, Field
@@ -134,9 +135,11 @@ def one_step(fit: Fit, test: Snapshots, key: KeyLike) -> Carried | None:
     kept = np.unique(np.linspace(0, len(test) - 1, CARRIED_TIMES).round().astype(int))
     test = test.keep_times(test.times[kept]).subsample(CARRIED, key)
     still = Fit(Nearest(), NearestFlow(test), None, Status(True, ""), [], 0, 0.0, times=fit.times)
-    ask = {"metrics": ("w1",), "protocols": ("one-step",), "key": key}
+    ask = {"metrics": ("w1",), "protocols": (Protocol.ONE_STEP,), "key": key}
     try:
-        return Carried(*(evaluate(one, test, **ask).mean("one-step") for one in (fit, still)))
+        return Carried(
+            *(evaluate(one, test, **ask).mean(Protocol.ONE_STEP) for one in (fit, still))
+        )
     except KeyError:  # no such time, or individuals carried to infinity
         return None
 

@@ -1,13 +1,14 @@
-"""Held-out scores: the protocols by which every method is judged alike."""
+"""Held-out scores: every method is judged by the same protocols."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._judging.judge import Judge, Score
+from stitchflow._judging.protocols import PROTOCOLS, Protocol
 from stitchflow._judging.scores import Row, Scores
 from stitchflow._method.contract import Fit
 from stitchflow._method.flow import Flow
@@ -15,22 +16,6 @@ from stitchflow._status import BadInput, BadInputType, NotAvailable
 from stitchflow._types import KeyLike, as_key
 from stitchflow.metrics import DISTANCES
 from stitchflow.tracking import tqdm
-
-# Whose marginals are drawn from, and who is carried from where to where.
-_DRAWN: dict[str, Callable[[Judge], list[int]]] = {
-    "marginal": lambda judge: judge.seen,
-    "interpolate": lambda judge: judge.between,
-}
-_CARRIED: dict[str, Callable[[Judge], list[tuple[int, list[int]]]]] = {
-    "one-step": lambda judge: [
-        (k, [after]) for k, after in zip(judge.seen[:-1], judge.seen[1:], strict=True)
-    ],
-    "rollout": lambda judge: [(judge.seen[0], judge.seen[1:])] if len(judge.seen) > 1 else [],
-    "forecast": lambda judge: (
-        [(judge.seen[-1], judge.beyond)] if judge.seen and judge.beyond else []
-    ),
-}
-PROTOCOLS = ("marginal", "one-step", "rollout", "interpolate", "forecast")
 
 
 def evaluate(
@@ -45,12 +30,12 @@ def evaluate(
 ) -> Scores:
     """Score a fit on individuals it has not seen.
 
-    Times the fit was trained on are judged by `marginal`, `one-step` and `rollout`; a time it never
-    saw by `interpolate` inside its range and `forecast` after it. A protocol that the method cannot
-    answer has no rows. Weighted individuals are compared as weighted measures.
+    Times the fit was trained on are judged by `marginal`, `one-step` and `rollout`; a time it was
+    not trained on by `interpolate` inside its range and `forecast` after it. A protocol that the
+    method cannot answer has no rows. Weighted individuals are compared as weighted measures.
 
     The floor is what a perfect model is expected to score. It is that of training individuals of
-    the same time, as many as the method is asked for, or of two halves of a time that nobody saw.
+    the same time, as many as the method is asked for, or of two halves of a time not trained on.
     Individuals who are followed by their ids start where they started, and a perfect model may
     carry them closer than other individuals are: where `test` follows them, `one-step`, `rollout`
     and `forecast` have a floor only with an `oracle`. That is the flow of the true energy, judged
@@ -66,14 +51,14 @@ def evaluate(
     _check_names("protocols", protocols, PROTOCOLS)
     judge = Judge(fit.data, fit.times, test, tuple(metrics), as_key(key), oracle)
     rows = Scores()
-    for protocol in tqdm(protocols, desc="evaluate", disable=not progress, leave=False):
+    for name in tqdm(protocols, desc="evaluate", disable=not progress, leave=False):
         try:
-            scores = _scores(judge, protocol, fit.flow)
+            scores = Protocol(name).judged.scores(judge, fit.flow)
         except NotAvailable:
             continue
-        least = floors(judge, protocol) if scores else {}
+        least = floors(judge, name) if scores else {}
         found = _by_place(judge, scores).items()
-        rows.extend(Row(protocol, *place, value, least.get(place)) for place, value in found)
+        rows.extend(Row(str(name), *place, value, least.get(place)) for place, value in found)
     return rows
 
 
@@ -83,29 +68,9 @@ def _check_names(argument: str, given: Iterable[str], known: Iterable[str]) -> N
             raise BadInput(f"{argument} must be among {', '.join(known)}; got {name!r}")
 
 
-def _scores(judge: Judge, protocol: str, flow: Flow) -> dict[int, Score]:
-    """The scores of a flow by the times they belong to."""
-    if protocol in _DRAWN:
-        return {k: judge.drawn(flow, k) for k in _DRAWN[protocol](judge)}
-    legs = _CARRIED[protocol](judge)
-    return {k: score for leg in legs for k, score in judge.carried(flow, *leg)}
-
-
-def _floor_scores(judge: Judge, protocol: str) -> dict[int, Score]:
-    """What a perfect model scores by a protocol, by the times the scores belong to."""
-    if protocol in _DRAWN:
-        return {k: judge.floor(k) for k in _DRAWN[protocol](judge)}
-    if judge.oracle is not None:
-        if protocol not in judge.floors:
-            judge.floors[protocol] = _scores(judge, protocol, judge.oracle)
-        return judge.floors[protocol]
-    legs = ((start, k) for start, ends in _CARRIED[protocol](judge) for k in ends)
-    return {k: {} if judge.followed(start, k) else judge.floor(k) for start, k in legs}
-
-
 def floors(judge: Judge, protocol: str) -> dict[tuple[str, float | None], float]:
     """The known floors of a protocol by metric and time, None being the mean over times."""
-    return _by_place(judge, _floor_scores(judge, protocol))
+    return _by_place(judge, Protocol(protocol).judged.floors(judge))
 
 
 def _by_place(judge: Judge, scores: dict[int, Score]) -> dict[tuple[str, float | None], float]:

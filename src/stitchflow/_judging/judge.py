@@ -45,11 +45,11 @@ class Sample(NamedTuple):
         return Sample(self.x[rows], None if self.weights is None else self.weights[rows])
 
     def some(self, n: int, rng: np.random.Generator) -> Sample:
-        """n of them, drawn alike whatever they weigh: as a measure they keep their weights."""
+        """n of them, drawn regardless of their weights, which they keep."""
         return self.rows(rng.choice(len(self.x), n, replace=False))
 
     def up_to(self, n: int, rng: np.random.Generator) -> Sample:
-        """n of them; where there are fewer, everybody as often as everybody else, or once more."""
+        """n of them; where there are fewer, each equally often, some of them once more."""
         if n <= len(self.x):
             return self.some(n, rng)
         whole, rest = divmod(n, len(self.x))
@@ -59,14 +59,14 @@ class Sample(NamedTuple):
     def carried(self, flow: Flow, times: Any, key: KeyLike) -> np.ndarray:
         """(time, n, dim): where a flow's dynamics alone carry them; everybody keeps their weight.
 
-        Weights that are all equal are not mentioned: a flow of one's own need not know of them.
+        Equal weights are not passed on, so that a flow of the user's own need not accept weights.
         """
         told: dict[str, Any] = {} if self.weights is None else {"weights": self.weights}
         return np.asarray(flow.simulate(self.x, times, key=key, **told))
 
 
-# By held-out individuals, those trained on, and the oracle: they, and not a fit, have a floor,
-# and several methods are judged by the same ones.
+# Floors by held-out individuals, individuals trained on, and oracle. They do not depend on the fit,
+# and are computed once where several methods are judged by the same individuals.
 _FLOORS: WeakKeyDictionary[Any, WeakKeyDictionary] = WeakKeyDictionary()
 
 

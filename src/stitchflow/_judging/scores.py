@@ -23,7 +23,7 @@ class Scores(list[Row]):
     """Rows of an evaluation."""
 
     def to_pandas(self) -> Any:
-        """A data frame of one row a score."""
+        """A data frame with one row for each score."""
         return require("pandas", "data").DataFrame([asdict(row) for row in self])
 
     def mean(self, protocol: str, metric: str = "w1") -> float:

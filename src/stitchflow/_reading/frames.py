@@ -1,4 +1,4 @@
-"""Tables of named columns, `.csv` and `.parquet`: which are numbers, and of what convention."""
+"""Tables of named columns: which columns are numbers, and how the numbers are written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,21 @@ from stitchflow._reading.time_labels import durations
 from stitchflow._status import BadInput, DataWarning
 from stitchflow._types import as_numbers, rows_named
 
-LOOK = 100  # rows of a column of texts that nobody asked for
+LOOK = 100  # rows that are looked at of a column of texts that was not asked for
 DIGITS = re.compile(r"[-+]?\d+")
 WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # a number that is written in this one way only
+
+
+class Asked(NamedTuple):
+    """What is wanted of a table.
+
+    `named` are the columns that somebody named, and `labels` those of ids and groups among them.
+    `chosen` says that the coordinates are among them too, so that no other column is needed.
+    """
+
+    named: set[str]
+    labels: set[str]
+    chosen: bool
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,7 @@ class Table:
     unread: tuple[str, ...] = ()
 
     def dimensions(self, taken: Collection[str | None]) -> list[str]:
-        """The other columns that are numbers; what is left out is said, none is one by accident."""
+        """The other columns that are numbers, with a warning that names those that are left out."""
         others = [name for name in self.frame.columns if name not in taken]
         found = [name for name in others if _is_dimension(name, self.frame[name])]
         left = [name for name in (*others, *self.unread) if name not in found]
@@ -44,35 +56,37 @@ class Table:
         return found
 
 
-def read_csv(path: Path, labels: set[str]) -> Table:
-    """The table of a `.csv`; columns of labels are texts, because 007 and 7 are two names."""
+def read_csv(path: Path, asked: Asked, separator: str = ",") -> Table:
+    """A table written as text; columns of labels are texts, because 007 and 7 are two names."""
     import pandas
 
     exact: Any = {"float_precision": "round_trip", "low_memory": False}
-    frame = pandas.read_csv(path, dtype=dict.fromkeys(labels, str), **exact)
-    if not isinstance(frame.index, pandas.RangeIndex):  # pandas takes what has no name for it
+    texts: Any = dict.fromkeys(asked.labels, str)
+    frame = pandas.read_csv(path, sep=separator, dtype=texts, **exact)
+    if not isinstance(frame.index, pandas.RangeIndex):  # pandas makes unnamed columns the index
         named, there = len(frame.columns), len(frame.columns) + frame.index.nlevels
         raise BadInput(f"its header names {named} columns, but its rows have {there} fields")
     # pandas gives the second of two equal names another one.
-    _check_names(pandas.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].dropna().tolist())
-    for name in labels & set(frame.columns):
+    first = pandas.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
+    _check_names(first.iloc[0].dropna().tolist())
+    for name in asked.labels & set(frame.columns):
         column = frame[name]
         if column.notna().all() and all(map(WHOLE.fullmatch, column.unique())):
             frame[name] = column.astype(np.int64)
     return Table(frame, frame.columns.tolist())
 
 
-def read_parquet(path: Path, named: set[str], chosen: bool) -> Table:
-    """The named columns of a `.parquet`, and all its numbers unless columns were `chosen`.
+def read_parquet(path: Path, asked: Asked) -> Table:
+    """The named columns of a `.parquet`, and all its numbers unless coordinates were chosen.
 
     Texts are read where they were asked for. Others are only looked at, and read no further unless
     they look like numbers.
     """
     import pandas
 
-    there = _parquet.columns_of(path)
+    named, there = asked.named, _parquet.columns_of(path)
     _check_names(there)
-    wanted = [name for name in there if name in named or not chosen]
+    wanted = [name for name in there if name in named or not asked.chosen]
     _parquet.check_columns(path, set(wanted))
     numeric, written = _parquet.kinds(path)
     texts = [name for name in wanted if name in written]
@@ -95,12 +109,12 @@ def _check_names(names: list[str]) -> None:
 
 
 def _is_dimension(name: str, column: Any) -> bool:
-    """Whether nobody need say that a column is a dimension; it is refused where that is unclear."""
+    """Whether a column is a dimension without being named; it is refused where that is unclear."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     mend = "or choose columns with --columns"
     if is_numeric_dtype(column) and not is_bool_dtype(column):
-        if name.startswith("Unnamed: "):  # pandas' word for a column without a name
+        if name.startswith("Unnamed: "):  # how pandas calls a column without a name
             words = "looks like an index that was written along; write the file without it"
             raise BadInput(f"column {name!r} {words}, {mend}")
         return True
@@ -137,7 +151,7 @@ def numbers(column: Any, name: str) -> np.ndarray:
         return found
     try:
         found = column.to_numpy()
-        if found.dtype == object:  # pandas has several words for what is missing
+        if found.dtype == object:  # pandas has several values for what is missing
             found = np.where(column.isna(), np.nan, found)
         return as_numbers(found, name).astype(np.float64)
     except ValueError:

@@ -14,7 +14,7 @@ from stitchflow._reading.h5_probe import CURRENT
 
 @dataclass(frozen=True)
 class Cells:
-    """As much of an AnnData as was asked for: `_cells` answers from it as from a whole one.
+    """As much of an AnnData as was asked for; `cells.py` reads it as it reads a whole one.
 
     `columns` are the names of all columns of its obs; a representation that nobody asked for is
     None under its name.

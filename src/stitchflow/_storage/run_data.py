@@ -11,7 +11,8 @@ import numpy as np
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._method.contract import Fit
-from stitchflow._reading.tables import Columns, DataFile, read_table
+from stitchflow._reading.formats import Columns
+from stitchflow._reading.tables import DataFile, read_table
 from stitchflow._status import BadInput
 from stitchflow._storage.run_folder import Split, read_split
 from stitchflow._storage.save import load

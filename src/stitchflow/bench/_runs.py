@@ -13,6 +13,7 @@ from typing import Any
 
 from stitchflow._energy.packing import plan_of
 from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.protocols import Protocol
 from stitchflow._judging.scores import Row
 from stitchflow._method.contract import Fit, Method, method_named
 from stitchflow._status import BadInput, ExtrapolationWarning
@@ -44,7 +45,7 @@ class Run:
         problem = _problem(self.task, self.seed, self.euler)
         method = task.suit(chosen, problem.train, self.euler).resolved(problem.train)
         if self.euler:  # data moved by Euler steps has no flow to carry anyone along
-            task = replace(task, protocols=("marginal",))
+            task = replace(task, protocols=(Protocol.MARGINAL,))
         return Prepared(self, task, problem, method, time.perf_counter() - start)
 
 

@@ -18,6 +18,7 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._judging.protocols import Protocol
 from stitchflow._method.contract import Method
 from stitchflow._method.flow import Flow
 from stitchflow._status import BadInput
@@ -25,8 +26,8 @@ from stitchflow.bench._oracle import Oracle
 from stitchflow.bench._truth import Band, Recovery
 from stitchflow.metrics import DISTANCES
 
-OBSERVED = ("marginal", "one-step", "rollout")
-UNSEEN = ("interpolate",)
+OBSERVED = (Protocol.MARGINAL, Protocol.ONE_STEP, Protocol.ROLLOUT)
+UNSEEN = (Protocol.INTERPOLATE,)
 BOTH = (*OBSERVED, *UNSEEN)
 
 

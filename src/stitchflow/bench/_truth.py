@@ -18,6 +18,7 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._judging.protocols import Protocol
 from stitchflow._judging.scores import Row
 from stitchflow._method.contract import Fit
 from stitchflow._types import near_times
@@ -198,9 +199,9 @@ def compare_energies(recovery: Recovery) -> Iterable[Row]:
     for name, score in scores.items():
         value = score(recovery)
         if value is not None and np.isfinite(value):
-            yield Row("energy", name, None, float(value), PERFECT.get(name, 1.0))
+            yield Row(str(Protocol.ENERGY), name, None, float(value), PERFECT.get(name, 1.0))
     if truth.beta > 0 and any(term.learn for term in learned.only(Entropy)):
-        yield Row("energy", "beta", None, learned.beta, truth.beta)
+        yield Row(str(Protocol.ENERGY), "beta", None, learned.beta, truth.beta)
 
 
 def _both(a: Energy, b: Energy, kind: type) -> bool:
@@ -221,8 +222,8 @@ def compare_moments(fit: Fit, test: Snapshots) -> Iterable[Row]:
         weights = np.asarray(rho.weights, np.float64)
         seen = test.cloud(k).astype(np.float64)
         value = bd2_uvp(centres, seen, weights, test.uneven_weights(k))
-        yield Row("marginal", "bd2_uvp", float(t), value, None)
+        yield Row(str(Protocol.MARGINAL), "bd2_uvp", float(t), value, None)
         if t > fit.times[0]:
             values.append(value)
     if values:
-        yield Row("marginal", "bd2_uvp", None, float(np.mean(values)), None)
+        yield Row(str(Protocol.MARGINAL), "bd2_uvp", None, float(np.mean(values)), None)

@@ -1,18 +1,11 @@
 """Plots. Every function takes `ax=` and returns the Axes; the caller shows or saves the figure."""
 
-from stitchflow.pl._charts import cross_validation, history, interaction
-from stitchflow.pl._clouds import snapshots, trajectories
-from stitchflow.pl._maps import landscape, uncertainty
-from stitchflow.pl._stream import project, stream
-
-__all__ = [
-    "cross_validation",
-    "history",
-    "interaction",
-    "landscape",
-    "project",
-    "snapshots",
-    "stream",
-    "trajectories",
-    "uncertainty",
-]
+from stitchflow.pl._charts import cross_validation as cross_validation
+from stitchflow.pl._charts import history as history
+from stitchflow.pl._charts import interaction as interaction
+from stitchflow.pl._clouds import snapshots as snapshots
+from stitchflow.pl._clouds import trajectories as trajectories
+from stitchflow.pl._maps import landscape as landscape
+from stitchflow.pl._maps import uncertainty as uncertainty
+from stitchflow.pl._stream import project as project
+from stitchflow.pl._stream import stream as stream

@@ -15,7 +15,8 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.packing import plan_of
 from stitchflow._judging.diagnose import diagnose
 from stitchflow._judging.diagnosis import Diagnosis
-from stitchflow._judging.evaluate import PROTOCOLS, evaluate
+from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.protocols import PROTOCOLS
 from stitchflow._judging.scores import Scores
 from stitchflow._judging.trivial import baselines
 from stitchflow._method.contract import Fit
@@ -27,16 +28,8 @@ from stitchflow.report._scene import scene
 from stitchflow.report._verdict import Finding, findings
 
 SCORED = 300  # individuals of each time: a report is written after every fit
-MOST_TIMES = 15  # beyond, single gaps are not scored
+MOST_TIMES = 15  # of more times, some are scored, and none as neighbours of each other
 FEW = 50
-
-QUESTIONS = {
-    "marginal": "samples of the curve against held-out individuals",
-    "one-step": "held-out individuals driven to the next snapshot",
-    "rollout": "driven from the first snapshot to all later ones",
-    "interpolate": "a time inside the range that was not trained on",
-    "forecast": "a time after the last trained one",
-}
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Contents:
-    """Everything on the page but its looks."""
+    """Everything on the page but how it looks."""
 
     facts: list[tuple[str, str]]
     findings: list[Finding]
@@ -106,12 +99,12 @@ def gather(
 
 
 def _scores(fit: Fit, test: Snapshots) -> dict[str, Scores]:
-    """W1 of the fit and of the trivial methods, at no more times than a reader waits for."""
+    """W1 of the fit and of the trivial methods, at `MOST_TIMES` times at most."""
     protocols = PROTOCOLS
     if len(test) > MOST_TIMES:
         kept = np.unique(np.linspace(0, len(test) - 1, MOST_TIMES).round().astype(int))
         test = test.keep_times(test.times[kept])
-        protocols = tuple(p for p in PROTOCOLS if p != "one-step")
+        protocols = tuple(p for p in PROTOCOLS if not p.judged.neighbours)
     own = evaluate(fit, test, metrics=("w1",), protocols=protocols)
     return {fit.method.name: own, **baselines(fit.data, test, SCORED)} if own else {}
 
@@ -146,7 +139,7 @@ def _facts(fit: Fit) -> list[tuple[str, str]]:
 
 
 def _concerns(fit: Fit, test: Snapshots | None, diagnosis: Diagnosis | None) -> list[str]:
-    """What a careful reader would want to be told."""
+    """Warnings that belong on the page."""
     sentences = []
     if not fit.status.ok:
         sentences.append(f"The fit did not end well: {fit.status}.")
@@ -174,7 +167,7 @@ def _concerns(fit: Fit, test: Snapshots | None, diagnosis: Diagnosis | None) -> 
 
 
 def flattened(entry: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
-    """Nested settings as `part.name` and a word."""
+    """Nested settings as `part.name` and their values in words."""
     found: list[tuple[str, str]] = []
     for name, value in entry.items():
         if isinstance(value, dict):

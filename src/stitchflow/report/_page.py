@@ -11,9 +11,10 @@ from typing import Any
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._files.whole import write_atomically
+from stitchflow._judging.protocols import Protocol
 from stitchflow._method.contract import Fit
 from stitchflow._stitching.ensemble import Ensemble
-from stitchflow.report._contents import QUESTIONS, Contents, Line, gather
+from stitchflow.report._contents import Contents, Line, gather
 from stitchflow.report._line_charts import HEIGHT, RIGHT, WIDTH
 
 MARKS = {"good": "✓", "fair": "~", "poor": "✗", "open": "?"}
@@ -52,7 +53,7 @@ def render(contents: Contents, environment: Any = None) -> str:
         style=style,
         script=script,
         digest=digest,
-        questions=QUESTIONS,
+        questions={protocol: protocol.question for protocol in Protocol},
         marks=MARKS,
         scale=max((v for line in contents.means for v in _known(line)), default=1.0),
         chart={"width": WIDTH, "height": HEIGHT, "end": WIDTH - RIGHT},

@@ -5,23 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stitchflow._judging.diagnosis import Diagnosis
+from stitchflow._judging.protocols import ByDynamics, Protocol
 from stitchflow._judging.scores import Row, Scores
+from stitchflow._judging.trivial import TRIVIAL
+from stitchflow.rivals import Nearest
 
 # Times the floor: as good as other individuals of the same populations, and near to it.
 AS_GOOD, NEAR = 1.15, 1.5
 
 GOOD, FAIR, POOR, OPEN = "good", "fair", "poor", "open"
 
-NAMES = {
-    "nearest": "standing still at the nearest snapshot",
-    "ot-linear": "straight optimal-transport lines",
-}
-
-# Protocols that ask the dynamics, the hardest first.
-TASKS = {
-    "forecast": "a time after the last one it was trained on",
-    "rollout": "all later snapshots from the first one alone",
-    "one-step": "the next snapshot",
+# Where the protocols that ask about the dynamics carry individuals to, the hardest question first.
+DESTINATIONS: dict[str, str] = {
+    protocol: protocol.judged.destination
+    for protocol in reversed(Protocol)
+    if isinstance(protocol.judged, ByDynamics)
 }
 
 
@@ -54,7 +52,7 @@ def mean_of(scores: Scores, protocol: str) -> Row | None:
 
 
 def fits(scores: Scores) -> Finding:
-    question, row = "Does the curve match the data?", mean_of(scores, "marginal")
+    question, row = "Does the curve match the data?", mean_of(scores, Protocol.MARGINAL)
     if row is None or row.floor is None:
         return Finding(question, OPEN, "No held-out individuals were at hand to tell.")
     ratio = row.value / max(row.floor, 1e-300)
@@ -75,7 +73,7 @@ def predicts(scores: Scores, baselines: dict[str, Scores]) -> Finding:
     """The hardest protocol there are scores of, against the better of the trivial methods."""
     question = "Does the energy predict where individuals go?"
     row, others = None, {}
-    for protocol in TASKS:
+    for protocol in DESTINATIONS:
         row = mean_of(scores, protocol)
         others = {n: r for n, s in baselines.items() if (r := mean_of(s, protocol)) is not None}
         if row is not None and others:
@@ -87,16 +85,17 @@ def predicts(scores: Scores, baselines: dict[str, Scores]) -> Finding:
     change = 100.0 * (1.0 - row.value / max(rival, 1e-300))
     near = row.floor is not None and row.value <= AS_GOOD * row.floor
     mark = GOOD if change > 0.0 or near else FAIR if change > -15.0 else POOR
-    # However near the floor: whoever does not move at all comes as near.
-    if "nearest" in others and row.value >= others["nearest"].value:
+    # This holds also near the floor, because those who do not move at all come as near.
+    if Nearest.name in others and row.value >= others[Nearest.name].value:
         mark = POOR
     than = f"{abs(change):.0f} % {'closer' if change >= 0.0 else 'farther'} than"
     floor = "" if row.floor is None else f"; the floor is {row.floor:.3g}"
     if near:
         floor = f"; that is about the floor of {row.floor:.3g}, which no model is expected to beat"
     sentence = (
-        f"Held-out individuals driven to {TASKS[row.protocol]} land at W1 = {row.value:.3g}, "
-        f"{than} the best trivial method ({NAMES.get(best, best)}, {rival:.3g}){floor}."
+        f"Held-out individuals driven to {DESTINATIONS[row.protocol]} "
+        f"land at W1 = {row.value:.3g}, {than} the best trivial method "
+        f"({TRIVIAL.get(best, best)}, {rival:.3g}){floor}."
     )
     return Finding(question, mark, sentence)
 

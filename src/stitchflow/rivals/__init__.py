@@ -1,34 +1,22 @@
-"""Other methods under the same contract, one file each; none imports another."""
+"""Other methods under the same contract, one file each; none imports another.
 
-from stitchflow.rivals._action_matching import ActionMatching
-from stitchflow.rivals._cnf import CNF
-from stitchflow.rivals._ijkonet import IJKOnet
-from stitchflow.rivals._jkonet import JKOnet
-from stitchflow.rivals._jkonet_star import JKOnetStar
-from stitchflow.rivals._jkonet_star_linear import JKOnetStarLinear
-from stitchflow.rivals._lagrangian import LagrangianBridge, LagrangianOT
-from stitchflow.rivals._nearest import Nearest
-from stitchflow.rivals._neural_sde import NeuralSDE
-from stitchflow.rivals._ot_cfm import OTCFM
-from stitchflow.rivals._ot_linear import OTLinear
-from stitchflow.rivals._ot_spline import OTSpline
-from stitchflow.rivals._path_flow import PathFlow
-from stitchflow.rivals._schrodinger_bridge import SchrodingerBridge
+A method is in `METHODS` once its file is imported here. The order is the one in which tables and
+`stitchflow bench --methods` list them: methods without training come first.
+"""
 
-__all__ = [
-    "CNF",
-    "OTCFM",
-    "ActionMatching",
-    "IJKOnet",
-    "JKOnet",
-    "JKOnetStar",
-    "JKOnetStarLinear",
-    "LagrangianBridge",
-    "LagrangianOT",
-    "Nearest",
-    "NeuralSDE",
-    "OTLinear",
-    "OTSpline",
-    "PathFlow",
-    "SchrodingerBridge",
-]
+# ruff: isort: off
+from stitchflow.rivals._nearest import Nearest as Nearest
+from stitchflow.rivals._ot_linear import OTLinear as OTLinear
+from stitchflow.rivals._ot_spline import OTSpline as OTSpline
+from stitchflow.rivals._jkonet import JKOnet as JKOnet
+from stitchflow.rivals._jkonet_star import JKOnetStar as JKOnetStar
+from stitchflow.rivals._jkonet_star_linear import JKOnetStarLinear as JKOnetStarLinear
+from stitchflow.rivals._ijkonet import IJKOnet as IJKOnet
+from stitchflow.rivals._action_matching import ActionMatching as ActionMatching
+from stitchflow.rivals._lagrangian import LagrangianBridge as LagrangianBridge
+from stitchflow.rivals._lagrangian import LagrangianOT as LagrangianOT
+from stitchflow.rivals._ot_cfm import OTCFM as OTCFM
+from stitchflow.rivals._neural_sde import NeuralSDE as NeuralSDE
+from stitchflow.rivals._schrodinger_bridge import SchrodingerBridge as SchrodingerBridge
+from stitchflow.rivals._cnf import CNF as CNF
+from stitchflow.rivals._path_flow import PathFlow as PathFlow

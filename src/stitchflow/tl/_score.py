@@ -8,7 +8,8 @@ from typing import Any
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Term
-from stitchflow._judging.evaluate import PROTOCOLS, evaluate
+from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.protocols import PROTOCOLS
 from stitchflow._judging.scores import Scores
 from stitchflow._status import BadInput
 from stitchflow._types import KeyLike
