@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
-from stitchflow._energy.terms import Potential, Term
+from stitchflow._energy.terms import Potential, Term, ready
 from stitchflow._html import table
 from stitchflow._measure.kde import KDE, Cloud, Field
 from stitchflow._status import BadInput, BadInputType
@@ -176,9 +176,7 @@ class Energy(eqx.Module):
 
     @property
     def _units(self) -> Units:
-        if self.units is None:
-            raise BadInput("this energy has no parameters yet: fit it, or use Energy.known")
-        return self.units
+        return ready(self.units)
 
     def _time(self, t: float | None) -> Scalar:
         if t is None:

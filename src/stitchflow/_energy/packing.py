@@ -13,7 +13,7 @@ import numpy as np
 
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.terms import Term, with_fields
+from stitchflow._energy.terms import Term, ready, with_fields
 from stitchflow._measure.kde import KDE, Cloud
 from stitchflow._parts import (
     PACKAGE,
@@ -41,11 +41,10 @@ def units_from(stored: dict[str, Any]) -> Units:
 
 def packed_method(method: Any, energy: Energy) -> dict[str, Any]:
     """What a header tells of a method and of the energy it learned; arrays are stored apart."""
-    assert energy.units is not None, "the energy has no parameters yet"
     return {
         "settings": described(method, leave_out=("energy",)),
         "energy": terms_of(energy),
-        "units": dataclasses.asdict(energy.units),
+        "units": dataclasses.asdict(ready(energy.units)),
     }
 
 
@@ -181,7 +180,7 @@ def ready_energy(energy: Energy, entries: list[dict[str, Any]], units: Units) ->
 
 def pushes(term: Term, units: Units | None) -> list[float | None]:
     """What a term with parameters does to a few fixed points, each along a fixed direction."""
-    assert units is not None, "the energy has no parameters yet"
+    units = ready(units)
     rng = np.random.default_rng(0)
     x, along = (jnp.asarray(rng.normal(size=(2, 6, units.dim)), float) for _ in range(2))
     field = jax.vmap(lambda c: KDE.uniform(c).field(c))(x)
