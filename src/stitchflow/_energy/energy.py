@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
-from stitchflow._energy.terms import Potential, Term
+from stitchflow._energy.terms import Potential, Term, ready
 from stitchflow._html import table
 from stitchflow._measure.kde import KDE, Cloud, Field
 from stitchflow._status import BadInput, BadInputType
@@ -249,9 +249,7 @@ class Energy(eqx.Module):
 
     @property
     def _units(self) -> Units:
-        if self.units is None:
-            raise BadInput("this energy has no parameters yet: fit it, or use Energy.known")
-        return self.units
+        return ready(self.units)
 
     def _time(self, t: float | None) -> Scalar:
         if t is None:
@@ -288,7 +286,7 @@ def _shown(term: Term, field: Field) -> Field:
 
 
 def density_for(energy: Energy, rho: KDE, x: Float[Array, "m d"]) -> Field:
-    """Log density and score of `rho` at `x`, or an empty field if no term reads them."""
+    """Log density and score of `rho` at `x`, or nothing if no term of `energy` reads them."""
     return rho.field(x) if energy.needs_density else Field()
 
 

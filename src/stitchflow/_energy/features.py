@@ -15,7 +15,7 @@ from scipy.spatial import KDTree
 from stitchflow._data.units import Units
 from stitchflow._energy.networks import Declared
 from stitchflow._energy.pair_terms import Interaction, reach_of
-from stitchflow._energy.terms import Entropy, Positive, Potential, with_fields
+from stitchflow._energy.terms import Entropy, Positive, Potential, ready, with_fields
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._types import check_count
 
@@ -109,8 +109,7 @@ class FeaturePotential(Potential):
 
     def design(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d f"]:
         """The gradient of every feature: `gradient` is this times the coefficients."""
-        features, d = self.function, x.shape[-1]
-        assert isinstance(features, Features), "term is not initialised"
+        features, d = ready(self.function), x.shape[-1]
         slopes = jax.vmap(jax.vmap(jax.jacfwd(features.basis)))
         if not self.time_varying:
             return slopes(x).swapaxes(2, 3)
@@ -148,8 +147,7 @@ class FeatureInteraction(Interaction):
 
     def design(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d f"]:
         """The gradient of every feature: `gradient` is this times the coefficients."""
-        features = self.function
-        assert isinstance(features, Features), "term is not initialised"
+        features = ready(self.function)
 
         def push(coefficients: Array) -> Array:
             own = eqx.tree_at(lambda f: f.coefficients, features, coefficients)

@@ -13,7 +13,7 @@ import numpy as np
 
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.terms import Term, with_fields
+from stitchflow._energy.terms import Term, ready, with_fields
 from stitchflow._measure.kde import KDE, Cloud
 from stitchflow._parts import (
     PACKAGE,
@@ -42,11 +42,10 @@ def units_from(stored: dict[str, Any]) -> Units:
 
 def packed_method(method: Any, energy: Energy) -> dict[str, Any]:
     """The header entries of a method and of the energy it learned; arrays are stored separately."""
-    assert energy.units is not None, "the energy has no parameters yet"
     return {
         "settings": described(method, leave_out=("energy",)),
         "energy": terms_of(energy),
-        "units": dataclasses.asdict(energy.units),
+        "units": dataclasses.asdict(ready(energy.units)),
     }
 
 
@@ -201,7 +200,7 @@ def pushes(term: Term, units: Units | None) -> list[float | None]:
         term: a term with parameters.
         units: its units, which tell the dimension.
     """
-    assert units is not None, "the energy has no parameters yet"
+    units = ready(units)
     rng = np.random.default_rng(0)
     x, along = (jnp.asarray(rng.normal(size=(2, 6, units.dim)), float) for _ in range(2))
     field = jax.vmap(lambda c: KDE.uniform(c).field(c))(x)
@@ -290,7 +289,7 @@ def with_arrays(model: Any, arrays: dict[str, np.ndarray], where: str = "") -> A
 
 
 def stored(arrays: dict[str, np.ndarray], name: str) -> jax.Array:
-    """The stored array called `name`, which must hold real numbers."""
+    """The one of `arrays` called `name`, which must hold real numbers."""
     if name not in arrays:
         raise BadInput(f"the stored model lacks {name}")
     if arrays[name].dtype.kind != "f":

@@ -18,6 +18,7 @@ from stitchflow._energy.terms import (
     Term,
     check_function,
     detached_unless_learned,
+    ready,
     shape_of,
     with_fields,
 )
@@ -84,21 +85,19 @@ class Interaction(Term):
 
     def _of_distance(self, r: Scalar) -> Scalar:
         function, units = detached_unless_learned(self.function, self.learn), self.units
-        assert function is not None, "term is not initialised"
-        assert self.coefficient is not None, "term is not initialised"
+        coefficient = ready(self.coefficient)
         if units is None:
-            return self.coefficient() * function(r[None] / self.reach)[0]
+            return coefficient() * function(r[None] / self.reach)[0]
         value = jnp.asarray(function(r * units.length)).reshape(())
-        return self.coefficient() * value / units.energy
+        return coefficient() * value / units.energy
 
     def _of_displacement(self, z: Float[Array, " d"]) -> Scalar:
         function, units = detached_unless_learned(self.function, self.learn), self.units
-        assert function is not None, "term is not initialised"
-        assert self.coefficient is not None, "term is not initialised"
+        coefficient = ready(self.coefficient)
         if units is None:
-            return self.coefficient() * 0.5 * (function(z) + function(-z))[0]
+            return coefficient() * 0.5 * (function(z) + function(-z))[0]
         value = jnp.asarray(function(z * units.length)).reshape(())
-        return self.coefficient() * value / units.energy
+        return coefficient() * value / units.energy
 
     def _table(self, one: Callable) -> Callable[[Array], Array]:
         """W or W' (`one`) as a function of an array of distances."""
@@ -212,10 +211,8 @@ class VectorKernel(Term):
     def kernel(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
         """K at displacements, internal units."""
         function, units = detached_unless_learned(self.function, self.learn), self.units
-        assert function is not None, "term is not initialised"
         if units is None:
-            assert self.scale is not None, "term is not initialised"
-            z, scale = z / self.reach, jax.lax.stop_gradient(self.scale)
+            z, scale = z / self.reach, jax.lax.stop_gradient(ready(self.scale))
             odd = isinstance(function, PolarSeries)
             return scale * (function(z) if odd else 0.5 * (function(z) - function(-z)))
         flat = z.reshape(-1, z.shape[-1]) * units.length

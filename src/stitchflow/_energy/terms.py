@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
@@ -21,7 +21,7 @@ from stitchflow._data.units import Units
 from stitchflow._energy.networks import MLP, Declared
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._parts import Part, is_own
-from stitchflow._status import BadInputType, NotAvailable
+from stitchflow._status import BadInput, BadInputType, NotAvailable
 from stitchflow._stitching import defaults
 from stitchflow._types import Scalar, check_hidden, check_number
 
@@ -217,16 +217,15 @@ class Potential(Term):
     def potential(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, " m"]:
         """V at points (m, d), each with its time (m,), in internal units."""
         function, units = detached_unless_learned(self.function, self.learn), self.units
-        assert function is not None, "term is not initialised"
-        assert self.coefficient is not None, "term is not initialised"
+        coefficient = ready(self.coefficient)
         if units is None:  # a network
             if self.time_varying:
                 x = jnp.concatenate([x, (2.0 * t - 1.0)[:, None].astype(x.dtype)], axis=1)
-            return self.coefficient() * function(x)[:, 0]
+            return coefficient() * function(x)[:, 0]
         one = function if self.time_varying else lambda p, _: function(p)
         value = lambda p, s: jnp.asarray(one(p, s)).reshape(())
         values = jax.vmap(value)(units.space_out(x), units.time_out(t))
-        return self.coefficient() * values / units.energy
+        return coefficient() * values / units.energy
 
     def _flat(self, x: Array, t: Array) -> tuple[Array, Array]:
         s, m, d = x.shape
@@ -280,8 +279,7 @@ class Entropy(Term):
     @property
     def beta(self) -> Scalar:
         """The coefficient in internal units."""
-        assert self.coefficient is not None, "term is not initialised"
-        return self.coefficient()
+        return ready(self.coefficient)()
 
     @property
     def diffusion(self) -> Scalar:
@@ -340,11 +338,14 @@ class InternalEnergy(Term):
 
     def _internal(self, r: Scalar) -> Scalar:
         """U for an internal density r = L^d rho: int U(rho) dx = L^d int U(r / L^d) dx'."""
-        units, U = self.units, detached_unless_learned(self.U, self.learn)
-        assert units is not None, "term is not initialised"
-        assert self.coefficient is not None, "term is not initialised"
+        units, U = ready(self.units), detached_unless_learned(self.U, self.learn)
         volume = units.length**units.dim
-        return self.coefficient() * jnp.asarray(U(r / volume)).reshape(()) * volume / units.energy
+        return (
+            ready(self.coefficient)()
+            * jnp.asarray(U(r / volume)).reshape(())
+            * volume
+            / units.energy
+        )
 
     def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         slope = jax.vmap(jax.grad(self._internal))
@@ -389,8 +390,19 @@ def shape_of(term: Any) -> dict[str, Any]:
     return ({} if own else {"hidden": term.hidden}) | ({"learn": own} if term.learn == own else {})
 
 
+T = TypeVar("T")
+
+
+def ready(part: T | None) -> T:
+    """`part` itself, or an error if it is None because the term has no parameters yet."""
+    if part is None:
+        raise BadInput("this energy has no parameters yet: fit it, or use Energy.known")
+    return part
+
+
 def detached_unless_learned(function: Any, learn: bool) -> Any:
     """`function` itself if `learn`, otherwise with its parameters detached from the gradient."""
+    function = ready(function)
     if learn:
         return function
     return jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_array(a) else a, function)

@@ -107,7 +107,6 @@ class VectorField(Term):
     def velocity(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:
         """u at points (m, d), each with its time (m,), in internal units."""
         function, units = detached_unless_learned(self.function, self.learn), self.units
-        assert function is not None, "term is not initialised"
         if units is not None:
             one = function if self.time_varying else lambda p, _: function(p)
             return jax.vmap(one)(units.space_out(x), units.time_out(t)) / units.speed

@@ -34,8 +34,8 @@ class Spline(eqx.Module, Part):
         self, observed: np.ndarray, nodes: int, action: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Times of the knots and of about `nodes` nodes, each knot on a node."""
-        assert self.knots is not None, "settings are not resolved"
-        knots = node_times(observed, self.knots, action)
+        number = self.knots or defaults.KNOTS_PER_SNAPSHOT * len(observed)
+        knots = node_times(observed, number, action)
         return knots, node_times(knots, max(nodes, defaults.NODES_PER_KNOT * len(knots)))
 
 

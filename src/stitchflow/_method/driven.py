@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy, velocity
 from stitchflow._energy.packing import named_arrays, packed_method, unpacked_method
-from stitchflow._energy.terms import Potential
+from stitchflow._energy.terms import Potential, ready
 from stitchflow._measure.coupling import draw
 from stitchflow._measure.kde import KDE
 from stitchflow._method.contract import Fit, Method, Packed
@@ -67,8 +67,7 @@ class DrivenFlow(Flow):
     """
 
     def __init__(self, method: str, energy: Energy, data: Snapshots):
-        assert energy.units is not None, "the energy has no parameters yet"
-        self.method, self.energy, self.data, self.units = method, energy, data, energy.units
+        self.method, self.energy, self.data, self.units = method, energy, data, ready(energy.units)
         self.dim = data.dim
 
     def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:

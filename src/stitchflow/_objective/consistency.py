@@ -65,8 +65,7 @@ class Consistency(eqx.Module, Part):
         return Optimiser(steps=self.settling, learning_rate=defaults.SETTLING_RATE * self.rate)
 
     def __call__(self, energy: Energy, data: Observations, key: Array) -> Scalar:
-        assert self.individuals is not None, "settings are not resolved"
-        size = self.individuals, self.times, self.moves
+        size = self.individuals or defaults.MOST_CARRIED, self.times, self.moves
         return arrival_distance(energy, data, energy_distance, *size, key)
 
 

@@ -100,8 +100,7 @@ class Pointwise(Residual):
 
     @property
     def factor(self) -> float:
-        assert self.weight is not None, "settings are not resolved"
-        return self.weight
+        return 1.0 if self.weight is None else self.weight
 
     def filled_in(self, choices: dict[str, Any]) -> Self:
         missing = {name: value for name, value in choices.items() if getattr(self, name) is None}

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._energy.terms import Entropy, Potential, ready
 from stitchflow._method.driven import Driven
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, as_rng, check_count, check_hidden, check_number
@@ -72,10 +72,9 @@ class ActionMatching(Driven):
 
     def loss(self, energy: Energy, curve: Pairs, key: Array) -> tuple[Scalar, dict[str, Scalar]]:
         """The objective on one batch of points between the snapshots."""
-        assert energy.units is not None, "the energy has no parameters yet"
         draw, signs = jax.random.split(key)
         (potential,) = energy.only(Potential)
         lines = curve.lines(self.batch, draw)
-        beta = self.beta / energy.units.energy
+        beta = self.beta / ready(energy.units).energy
         inside = between(potential.potential, lines.position, lines.time, beta, signs)
         return ends(potential.potential, lines) + inside, {}
