@@ -92,7 +92,7 @@ class Stitching(Specification, Method):
         return Stitching(energy=Potential(time_varying=True) + Entropy())
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return "stitching-varying" if self.energy.time_varying else "stitching"
 
     def resolved(self, data: Snapshots) -> Stitching:
