@@ -23,9 +23,9 @@ from stitchflow._status import BadInputType, require
 with warnings.catch_warnings():
     # A notebook without ipywidgets has bars of text, which need no word at the import.
     warnings.simplefilter("ignore", TqdmWarning)
-    from tqdm.auto import tqdm
+    from tqdm.auto import tqdm as tqdm
 
-__all__ = ["Callback", "MLflow", "TensorBoard", "WandB", "tqdm"]
+__all__ = ["Callback", "MLflow", "TensorBoard", "WandB"]
 
 Callback = Callable[[dict[str, Any]], Any]
 
