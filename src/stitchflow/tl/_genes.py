@@ -72,9 +72,9 @@ def genes(
 ) -> Any:
     r"""Compute trends and velocities of genes from those of principal components.
 
-    $g = \bar g + (z - \bar z)\,P^T$ for positions $z$ in the representation and loadings $P$. Writes
-    `layers[k_velocity]`, the velocity of every gene in every cell, in units of expression over
-    time.
+    $g = \bar g + (z - \bar z)\,P^T$ for positions $z$ in the representation and loadings $P$.
+    Writes `layers[k_velocity]`, the velocity of every gene in every cell, in units of expression
+    over time.
 
     Arguments:
         adata: the cells, to which `tl.fit` was applied.
