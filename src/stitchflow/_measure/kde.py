@@ -143,8 +143,8 @@ class KDE(eqx.Module):
     Examples:
         >>> import jax.numpy as jnp
         >>> rho = sf.KDE.uniform(jnp.array([[-1.0], [1.0]]), bandwidth=1.0)
-        >>> float(rho.score(jnp.array([[0.0]]))[0, 0])
-        0.0
+        >>> round(float(rho.log_density(jnp.zeros((1, 1)))[0]), 3)
+        -1.419
     """
 
     centres: Float[Array, "n d"]
