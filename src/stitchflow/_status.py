@@ -10,20 +10,20 @@ from typing import Any
 
 
 class BadInput(ValueError):
-    """What was given cannot be used; the message is one sentence that names it and says why.
+    """An argument or a file cannot be used; the message names it and gives the reason.
 
-    NumPy and JAX raise `ValueError` in the middle of a fit too, where the input is not to blame.
-    The command line answers this class with its sentence, and shows a traceback for any other.
+    NumPy and JAX also raise `ValueError` in the middle of a fit, for reasons other than the input.
+    The command line prints the message of this class, and a traceback for any other error.
     """
 
 
 class BadInputType(BadInput, TypeError):
-    """What was given is of a kind that cannot be used."""
+    """An argument is of a type that cannot be used."""
 
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Errors of the library, with the file or option of the command line they come from."""
+    """Put `what`, a file or an option of the command line, in front of messages of `BadInput`."""
     try:
         yield
     except BadInput as error:
@@ -31,7 +31,17 @@ def naming(what: str) -> Iterator[None]:
 
 
 class NotAvailable(RuntimeError):
-    """A method was asked something it cannot answer; says which method and why."""
+    """A method was asked for a quantity that it does not have.
+
+    Arguments:
+        method: the name of the method.
+        call: what was asked for, such as `log_density`.
+        reason: why the method does not have it.
+
+    >>> raise sf.NotAvailable("nearest", "log_density", "it has no density")
+    Traceback (most recent call last):
+    stitchflow._status.NotAvailable: nearest cannot answer log_density: it has no density
+    """
 
     def __init__(self, method: str, call: str, reason: str):
         super().__init__(f"{method} cannot answer {call}: {reason}")
@@ -39,16 +49,24 @@ class NotAvailable(RuntimeError):
 
 
 class ExtrapolationWarning(UserWarning):
-    """A time outside the observed range was asked for and is answered by simulation."""
+    """A time outside the observed range was requested; it is simulated with the energy."""
 
 
 class DataWarning(UserWarning):
-    """Something about the data that a fit cannot mend, and what to do about it."""
+    """A property of the data that a fit cannot correct, with advice."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a fit ended, in words: `ok` is False when the numbers should not be trusted."""
+    """How a fit ended.
+
+    Arguments:
+        ok: False where the numbers should not be trusted.
+        message: the reason in words, which is also what `str` returns.
+
+    >>> str(Status(True, "2000 steps"))
+    '2000 steps'
+    """
 
     ok: bool
     message: str
@@ -58,7 +76,7 @@ class Status:
 
 
 def require(package: str, extra: str = "anndata") -> Any:
-    """An optional package, or an error that names the extra it comes with."""
+    """The optional `package`, imported, or an `ImportError` that names the `extra` to install."""
     try:
         return import_module(package)
     except ImportError as error:

@@ -1,4 +1,4 @@
-r"""The energy: a sum of terms, answering in the user's units.
+r"""The energy: a sum of terms. Its public methods take and return the user's units.
 
 $$F[\rho] = E_\rho[V(x, t)] + \beta E_\rho[\log\rho] + \tfrac12 E_{\rho\times\rho}[W(x - x')]
             + \int U(\rho)\,dx .$$
@@ -25,7 +25,26 @@ from stitchflow._types import Scalar, as_cloud, check_count, check_number
 
 
 class Energy(eqx.Module):
-    """A sum of terms: `Potential() + Entropy() + Interaction()`."""
+    r"""The energy of a population, a sum such as `Potential() + Entropy() + Interaction()`.
+
+    $$F[\rho] = E_\rho[V(x, t)] + \beta E_\rho[\log\rho]
+                + \tfrac12 E_{\rho\times\rho}[W(x - x')] + \int U(\rho)\,dx .$$
+
+    A population moves by $\partial_t\rho = \nabla\cdot(\rho\,\nabla\,\delta F/\delta\rho)$. The sum
+    of two terms is an energy without parameters. A fit returns one with parameters and units as
+    `fit.energy`, and `Energy.known` makes one from given functions.
+
+    Arguments:
+        terms: the summands, each with its coefficient inside.
+        units: the scales between the user's units and the internal ones; None before a fit, when
+            the energy cannot be evaluated.
+
+    >>> sf.Potential() + sf.Entropy()
+    Potential(V(x)) + Entropy(beta=auto, learn=True)
+    >>> well = sf.Energy.known(sf.Potential(lambda x: 0.5 * (x**2).sum()), dim=2)
+    >>> well.potential(np.array([[1.0, 1.0]])).tolist()
+    [1.0]
+    """
 
     terms: tuple[Term, ...]
     units: Units | None = eqx.field(static=True, default=None)
@@ -50,103 +69,141 @@ class Energy(eqx.Module):
         return table("Energy", [*rows, ("beta", f"{self.beta:.4g}")] if known else rows)
 
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Energy:
-        """Parameters for data like `cloud` (internal units)."""
+        """The same terms with parameters.
+
+        Arguments:
+            cloud: points (n, d) in internal units that look like the data.
+            units: the scales in which the energy will answer.
+            key: the random key of the networks' weights.
+        """
         keys = jax.random.split(key, len(self.terms))
         pairs = zip(self.terms, keys, strict=True)
         return Energy(tuple(term.init(cloud, units, k) for term, k in pairs), units)
 
     @staticmethod
     def known(energy: Energy | Term, dim: int) -> Energy:
-        """An energy of given functions, ready to simulate; nothing is learned."""
+        """An energy of given functions that can be evaluated and simulated without a fit.
+
+        Arguments:
+            energy: a term or a sum of terms whose functions and coefficients are given. A term
+                without a function gets an untrained network.
+            dim: the number of coordinates of a point.
+
+        >>> spring = sf.Potential(lambda x: 0.5 * (x**2).sum()) + sf.Entropy(0.1)
+        >>> known = sf.Energy.known(spring, dim=1)
+        >>> known.force(np.array([[2.0]])).tolist(), round(known.beta, 3)
+        ([[-2.0]], 0.1)
+        """
         energy = energy if isinstance(energy, Energy) else Energy((energy,))
         return energy.init(np.eye(2, dim), Units.identity(dim), jax.random.key(0))
 
     def only(self, kind: type) -> tuple[Any, ...]:
-        """The terms of one kind."""
+        """The terms that are instances of `kind`, in their order."""
         return tuple(term for term in self.terms if isinstance(term, kind))
 
     @property
     def time_varying(self) -> bool:
-        """Whether any term changes in time."""
+        """Whether any term depends on time."""
         return any(term.time_varying for term in self.terms)
 
     def sized_for(self, speed: float) -> Energy:
-        """Every term started at the size that moves a cloud at this speed (internal units)."""
+        """The same energy with terms scaled to move a cloud at about `speed` (internal units)."""
         return Energy(tuple(term.sized_for(speed) for term in self.terms), self.units)
 
     @property
     def needs_density(self) -> bool:
-        """Whether the velocity depends on the density itself, not only on where particles are."""
+        """Whether the velocity depends on the density, beyond where the particles are."""
         return any(term.reads_density for term in self.terms)
 
     @property
     def without_noise(self) -> Energy:
-        """The terms that are drift in the SDE; the others are its noise."""
+        """The terms that are the drift of the SDE; the remaining ones are its noise."""
         return Energy(tuple(term for term in self.terms if term.diffusion is None), self.units)
 
-    # Internal units, traced, for several marginals at once: what residuals and simulators call.
+    # In internal units, traced, for several marginals at once: called by residuals and simulators.
 
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
-        r"""$\nabla\,\delta F/\delta\rho$ minus non-gradient velocities (eq:grad_functional_nn)."""
+        r"""$\nabla\,\delta F/\delta\rho$ minus non-gradient velocities (eq:grad_functional_nn).
+
+        Arguments:
+            x: points (s, m, d), m for each of s marginals, in internal units.
+            t: the internal time (s,) of each marginal.
+            cloud: the particles of the marginals, for terms of pairs.
+            field: log density and score of the marginals at x, for terms that read the density.
+        """
         one = lambda term, seen: term.gradient(x, t, cloud, seen)
         return self._sum(one, field, jnp.zeros_like(x))
 
     def first_variation(
         self, x: Array, t: Array, cloud: Cloud, field: Field
     ) -> Float[Array, "s m"]:
-        r"""$\delta F/\delta\rho$."""
+        r"""$\delta F/\delta\rho$ at points; the arguments are those of `gradient`."""
         one = lambda term, seen: term.first_variation(x, t, cloud, seen)
         return self._sum(one, field, jnp.zeros(x.shape[:2], x.dtype))
 
     def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
-        r"""The divergence of `gradient`; `field` must hold second derivatives."""
+        """The divergence of `gradient`; `field` must hold second derivatives."""
         one = lambda term, seen: term.divergence(x, t, cloud, seen)
         return self._sum(one, field, jnp.zeros(x.shape[:2], x.dtype))
 
     def circulation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
-        """The share of `gradient` that is none: minus the velocities that no energy gives."""
+        """The part of `gradient` that is not one: minus the non-gradient velocities."""
         rest = tuple(term for term in self.terms if not term.is_gradient)
         return Energy(rest).gradient(x, t, cloud, field)
 
     def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
-        r"""$f$ at x, where $F[\rho] = E_\rho[f]$."""
+        r"""The function $f$ at x for which $F[\rho] = E_\rho[f]$."""
         one = lambda term, seen: term.local(x, t, cloud, seen)
         return self._sum(one, field, jnp.zeros(x.shape[:2], x.dtype))
 
     def functional(self, t: Array, cloud: Cloud, field: Field) -> Float[Array, " s"]:
-        r"""$F[\rho]$ (eq:functional, with the factor 1/2); `field` is taken at the centres."""
+        r"""$F[\rho]$ of each marginal (eq:functional, with 1/2); `field` is at the centres."""
         one = lambda term, seen: term.functional(t, cloud, seen)
         return self._sum(one, field, jnp.zeros(t.shape, cloud.centres.dtype))
 
     def _sum(self, one: Callable[[Term, Field], Array], field: Field, zero: Array) -> Array:
-        """The sum over terms; only those that read the density are shown it."""
+        """The sum over terms; only terms that declare it are given the density."""
         return sum((one(term, _shown(term, field)) for term in self.terms), zero)
 
     @property
     def diffusion(self) -> Scalar:
-        """The sum of the coefficients of noise, internal units."""
+        """The sum of the noise coefficients in internal units."""
         found = (term.diffusion for term in self.terms)
         return sum((beta for beta in found if beta is not None), jnp.zeros(()))
 
-    # The user's units.
+    # In the user's units.
 
     @property
     def beta(self) -> float:
-        """The entropy coefficient; 0 where there is no entropy term."""
+        r"""The coefficient of the entropy in the user's units; 0 without an entropy term.
+
+        Individuals move with the noise $\sqrt{2\beta}\,dB$.
+        """
         return float(self.diffusion) * self._units.energy
 
     def potential(self, x: Any, t: float | None = None) -> Float[Array, " m"]:
-        """V at points (m, d). A time-varying V needs `t` and is free up to a constant c(t)."""
+        """V at points, one value for each.
+
+        Arguments:
+            x: points of shape (m, d).
+            t: the time, which a potential that varies in time needs. Such a V is determined up to a
+                constant c(t) only.
+        """
         points, time = self._arguments(x, t)
         return _potential(self, points, time) * self._units.energy
 
     def force(self, x: Any, t: float | None = None) -> Float[Array, "m d"]:
-        """-grad V at points (m, d)."""
+        r"""$-\nabla V$ at points of shape (m, d), with the arguments of `potential`."""
         points, time = self._arguments(x, t)
         return _force(self, points, time) * self._units.speed
 
     def interaction(self, r: Any) -> Float[Array, " m"]:
-        """W at distances r (radial interactions)."""
+        """W at distances `r` of shape (m,), for interactions that depend on the distance alone.
+
+        >>> pairs = sf.Energy.known(sf.Interaction(lambda r: r**2), dim=2)
+        >>> pairs.interaction([1.0, 3.0]).tolist()
+        [1.0, 9.0]
+        """
         terms = self.only(Interaction)
         if not terms or not all(term.radial for term in terms):
             raise BadInput(f"this energy has no radial interaction: {self!r}")
@@ -155,7 +212,7 @@ class Energy(eqx.Module):
         return jnp.stack(values).sum(0) * self._units.energy
 
     def kernel(self, r: Any) -> Float[Array, "m d"]:
-        """K at displacements r of shape (m, d)."""
+        """K at displacements `r` (m, d): the velocity that one individual gives another."""
         terms = self.only(VectorKernel)
         if not terms:
             raise BadInput(f"this energy has no vector kernel: {self!r}")
@@ -163,12 +220,28 @@ class Energy(eqx.Module):
         return jnp.stack([term.kernel(z) for term in terms]).sum(0) * self._units.speed
 
     def velocity(self, x: Any, t: float | None, measure: Any) -> Float[Array, "m d"]:
-        """-grad dF/drho (+ K * rho) at x, for a cloud (n, d) or a `KDE` in the user's units."""
+        r"""The velocity $-\nabla\,\delta F/\delta\rho$ (plus $K * \rho$) at points.
+
+        Arguments:
+            x: points of shape (m, d).
+            t: the time; None is allowed where the energy does not vary in time.
+            measure: the population, as individuals (n, d) or a `KDE`. The density of individuals is
+                estimated by kernels of Silverman's width.
+        """
         points, time = self._arguments(x, t)
         return velocity(self, points, time, self._measure(measure)) * self._units.speed
 
     def value(self, measure: Any, t: float | None = None) -> float:
-        """F of a cloud (n, d) or a `KDE` in the user's units."""
+        """F of a population, as a number.
+
+        Arguments:
+            measure: individuals (n, d) or a `KDE`, in the user's units.
+            t: the time; None is allowed where the energy does not vary in time.
+
+        >>> well = sf.Energy.known(sf.Potential(lambda x: (x**2).sum()), dim=1)
+        >>> well.value(np.array([[1.0], [3.0]]))
+        5.0
+        """
         units, rho = self._units, self._measure(measure)
         internal = float(_functional(self, self._time(t), rho)) * units.energy
         # log rho' = log rho + d log L in the entropy; every other term is converted already.
@@ -199,7 +272,7 @@ class Energy(eqx.Module):
 
 
 def _settings(term: Term) -> tuple[str, ...]:
-    """The choices that made a term, as one word."""
+    """The settings that a term was made from, as one text."""
     given = ((name, value) for name, value in term.settings.items() if value is not None)
     return (", ".join(f"{name} = {value}" for name, value in given),)
 
@@ -213,19 +286,27 @@ def _shown(term: Term, field: Field) -> Field:
 
 
 def density_for(energy: Energy, rho: KDE, x: Float[Array, "m d"]) -> Field:
-    """What the terms of an energy may ask about a density at x: nothing, where none reads it."""
+    """Log density and score of `rho` at `x`, or nothing if no term of `energy` reads them."""
     return rho.field(x) if energy.needs_density else Field()
 
 
 def at_one(function: Any, x: Array, t: Scalar, rho: KDE, field: Field) -> Array:
-    """One of an energy's stacked functions, for a single marginal."""
+    """`function`, a method of an energy for several marginals, at points of a single marginal.
+
+    Arguments:
+        function: such as `energy.gradient`.
+        x: points (m, d).
+        t: the internal time.
+        rho: the marginal.
+        field: what is known about `rho` at x, without the axis of marginals.
+    """
     stacked = jax.tree.map(lambda a: a[None], field)
     return function(x[None], t[None], Cloud(rho.centres[None], rho.weights[None]), stacked)[0]
 
 
 @eqx.filter_jit
 def velocity(energy: Energy, x: Array, t: Scalar, rho: KDE) -> Float[Array, "m d"]:
-    """The energy's velocity at x in internal units."""
+    """The energy's velocity at points x of a marginal `rho` at time `t`, in internal units."""
     return -at_one(energy.gradient, x, t, rho, density_for(energy, rho, x))
 
 

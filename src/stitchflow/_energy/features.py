@@ -23,9 +23,18 @@ MOST_PRODUCTS = 10  # dimensions up to which products of two coordinates are fea
 
 
 class Features(eqx.Module):
-    """Powers of each coordinate, products of two, Gaussian bumps; each times powers of the time.
+    """A linear combination of fixed features of a point.
 
-    The last coordinate is the time where `time_degree` is positive.
+    The features are powers of each coordinate, products of two coordinates (in at most ten
+    dimensions) and Gaussian bumps, each multiplied by powers of the time. The last coordinate of
+    the input is the time where `time_degree` is positive.
+
+    Arguments:
+        coefficients: one for each feature.
+        centres: the centres (c, d) of the bumps.
+        width: the standard deviation of every bump.
+        degree: the highest power of a coordinate.
+        time_degree: the highest power of the time; 0 for features that do not depend on it.
     """
 
     coefficients: Float[Array, " f"]
@@ -36,7 +45,7 @@ class Features(eqx.Module):
 
     @staticmethod
     def at(centres: np.ndarray, width: float, degree: int, time_degree: int = 0) -> Features:
-        """Coefficients of zero."""
+        """Features with bumps at `centres` and all coefficients zero."""
         c, d = centres.shape
         products = d * (d - 1) // 2 if d <= MOST_PRODUCTS else 0
         count = (degree * d + products + c) * (time_degree + 1)
@@ -44,7 +53,7 @@ class Features(eqx.Module):
         return Features(jnp.zeros(count), where, jnp.asarray(width, float), degree, time_degree)
 
     def basis(self, x: Float[Array, " i"]) -> Float[Array, " f"]:
-        """Every feature at one point."""
+        """The value of every feature at one point."""
         d = self.centres.shape[1]
         place = x[:d]
         powers = [place**p for p in range(1, self.degree + 1)]
@@ -66,8 +75,10 @@ class Features(eqx.Module):
 class FeaturePotential(Potential):
     r"""$V(x, t) = \sum_j c_j\phi_j(x, t)$ with fixed features and free coefficients.
 
-    `centres` bumps sit at random individuals; `degree` is the highest power of a coordinate and
-    `time_degree` of the time (0: a static V).
+    Arguments:
+        centres: the number of bumps, which are placed at random individuals.
+        degree: the highest power of a coordinate.
+        time_degree: the highest power of the time; 0 makes V independent of time.
     """
 
     centres: int = eqx.field(static=True)
@@ -85,7 +96,7 @@ class FeaturePotential(Potential):
 
     @classmethod
     def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
-        """Those of the features, but for a few products of coordinates."""
+        """The numbers of the features, without a few products of coordinates."""
         centres, degree = (check_count(settings[name], name) for name in ("centres", "degree"))
         waves = check_count(settings["time_degree"], "time_degree", 0) + 1
         return Declared(0, centres * dim + (degree * dim + centres) * waves)
@@ -107,7 +118,11 @@ class FeaturePotential(Potential):
 
 
 class FeatureInteraction(Interaction):
-    r"""$W(r) = \sum_j c_j\psi_j(r)$ with fixed features of the distance and free coefficients."""
+    r"""$W(r) = \sum_j c_j\psi_j(r)$ with fixed features of the distance and free coefficients.
+
+    Arguments:
+        centres: the number of bumps, placed evenly from zero to the largest distance in the data.
+    """
 
     centres: int = eqx.field(static=True)
 
@@ -131,7 +146,7 @@ class FeatureInteraction(Interaction):
         return with_fields(self, **fields)
 
     def design(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d f"]:
-        """The push of every feature: `gradient` is this times the coefficients."""
+        """The gradient of every feature: `gradient` is this times the coefficients."""
         features = ready(self.function)
 
         def push(coefficients: Array) -> Array:
@@ -142,16 +157,22 @@ class FeatureInteraction(Interaction):
 
 
 class FeatureEntropy(Entropy):
-    """The entropy as one more feature: its coefficient is beta."""
+    """The entropy as one more feature, whose coefficient is beta.
+
+    Arguments:
+        beta: as in `Entropy`.
+        learn: as in `Entropy`.
+    """
 
     def design(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d f"]:
+        """The score: `gradient` is beta times this."""
         return field.score[..., None]
 
 
 def _spacing(places: np.ndarray) -> float:
-    """A bump reaches about as many others as a point in a grid has neighbours.
+    """A width at which each bump overlaps about as many others as a grid point has neighbours.
 
-    One without others is as wide as the data.
+    A single bump is as wide as the data.
     """
     if len(places) == 1:
         return 1.0

@@ -18,10 +18,16 @@ from stitchflow._types import check_hidden
 
 
 class MLP(eqx.Module):
-    """SiLU layers with residual skips between equal widths; acts on the last axis of any batch.
+    """A perceptron with SiLU layers and residual skips between layers of equal width.
 
-    The last layer starts small, so that a fit starts from an almost flat function whose
-    gradients still reach every layer.
+    It acts on the last axis of an array of any shape. The last layer starts small, so that a fit
+    starts from an almost flat function whose gradients still reach every layer.
+
+    Arguments:
+        inputs: the size of the last axis of what goes in.
+        hidden: the widths of the layers between.
+        outputs: the size of the last axis of what comes out.
+        key: the random key of the weights.
     """
 
     weights: tuple[Float[Array, ...], ...]
@@ -49,19 +55,24 @@ class MLP(eqx.Module):
 
     @staticmethod
     def size(inputs: int, hidden: Any, outputs: int) -> int:
-        """How many numbers a network of these widths holds."""
+        """The number of parameters of a network of these widths."""
         return sum((a + 1) * b for a, b in pairwise((inputs, *check_hidden(hidden), outputs)))
 
 
 class Declared(NamedTuple):
-    """How many numbers stored settings declare, counted before memory is asked for."""
+    """How many numbers stored settings declare, counted before memory is allocated.
 
-    made: int  # about as many, by networks; some of them are not stored
+    Arguments:
+        made: about how many numbers networks hold, not all of which are stored.
+        kept: the least number that every run with these settings stores.
+    """
+
+    made: int  # about as many in networks; some of them are not stored
     kept: int = 0  # at least as many that every run of these settings stores
 
     @staticmethod
     def networks(settings: Mapping[str, Any], dim: int) -> Declared:
-        """What networks make whose widths are settings called `hidden`, also those of parts."""
+        """The size of networks whose widths are settings ending in `hidden`, also of parts."""
         widths = [value for name, value in settings.items() if name.endswith("hidden")]
         made = [MLP.size(dim + 1, v, dim) for v in widths if isinstance(v, (list, tuple))]
         for part in (value for value in settings.values() if isinstance(value, dict)):
@@ -76,7 +87,11 @@ class Chebyshev(eqx.Module):
 
     A pair term needs its radial function at every pair of particles. Sampling the network once at
     the nodes and summing the series at the pairs costs a few products per pair, and gradients
-    flow back to the network through the samples. Beyond `reach` the end value is kept.
+    flow back to the network through the samples.
+
+    Arguments:
+        coefficients: those of the Chebyshev polynomials, from degree 0.
+        reach: the end of the interval; beyond it the value at the end is used.
     """
 
     coefficients: Float[Array, " c"]
@@ -84,6 +99,7 @@ class Chebyshev(eqx.Module):
 
     @staticmethod
     def nodes(degree: int, reach: float) -> np.ndarray:
+        """The `degree` points in [0, `reach`] at which a series of that many terms interpolates."""
         angles = np.pi * (np.arange(degree) + 0.5) / degree
         return 0.5 * reach * (1.0 + np.cos(angles))
 
@@ -124,8 +140,12 @@ def _series_jvp(primals, tangents):
 class PolarSeries(eqx.Module):
     r"""An odd vector field in the unit disc, $K(z) = \sum_h R_h(r)\,e_h(\theta)$.
 
-    Odd harmonics $e_h$ of the angle times Chebyshev series in $\sqrt r$: free in every direction,
-    steep and of any direction at the origin, and a few products per pair instead of a network.
+    The $e_h$ are odd harmonics of the angle and the $R_h$ Chebyshev series in $\sqrt r$. The field
+    is free in every direction, may be steep at the origin and take any direction there, and costs a
+    few products per pair instead of a network.
+
+    Arguments:
+        key: the random key of the coefficients, which start small.
     """
 
     coefficients: Float[Array, "c h d"]
@@ -144,13 +164,13 @@ class PolarSeries(eqx.Module):
         radial = [jnp.ones_like(s), s]
         for _ in range(self.DEGREE - 2):
             radial.append(2.0 * s * radial[-1] - radial[-2])
-        # Smooth fields first: the finer a term, the smaller its steps.
+        # Higher degrees are scaled down, so that smooth fields are learned first.
         scaled = self.coefficients / jnp.arange(1.0, self.DEGREE + 1.0)[:, None, None]
         waves = jnp.einsum("...c,chd->...hd", jnp.stack(radial, axis=-1), scaled)
         return jnp.einsum("...h,...hd->...d", self._harmonics(direction), waves)
 
     def _harmonics(self, direction: Float[Array, "*m d"]) -> Float[Array, "*m h"]:
-        """Cosines and sines of multiples of the angle, by turning twice the angle at a time."""
+        """Cosines and sines of odd multiples of the angle, by rotating by twice the angle."""
         x, y = direction[..., 0], direction[..., 1]
         double = x**2 - y**2, 2.0 * x * y
         found = []

@@ -29,18 +29,19 @@ from stitchflow._parts import (
 from stitchflow._status import BadInput
 from stitchflow._types import check_number
 
-# How far the pushes of an energy that is handed over again may be from the stored ones, as a share
-# of the largest: other machines add up in another order, other constants differ by more.
+# The largest allowed difference between the stored pushes and those of an energy that is supplied
+# again, as a share of the largest. Another order of summation on another machine changes them by
+# less, and another constant in a function by more.
 CLOSE = 1e-3
 
 
 def units_from(stored: dict[str, Any]) -> Units:
-    """The units that `dataclasses.asdict` described."""
+    """The units that `dataclasses.asdict` described as `stored`."""
     return dataclasses.replace(Units(**stored), centre=tuple(stored["centre"]))
 
 
 def packed_method(method: Any, energy: Energy) -> dict[str, Any]:
-    """What a header tells of a method and of the energy it learned; arrays are stored apart."""
+    """The header entries of a method and of the energy it learned; arrays are stored separately."""
     return {
         "settings": described(method, leave_out=("energy",)),
         "energy": terms_of(energy),
@@ -51,10 +52,14 @@ def packed_method(method: Any, energy: Energy) -> dict[str, Any]:
 def unpacked_method(
     kind: type, packed: Any, given: Energy | None = None, where: str = ""
 ) -> tuple[Any, Energy]:
-    """The method of a class that `packed_method` described, and its energy with parameters.
+    """The method that `packed_method` described, and its energy with parameters.
 
-    `packed` is a method's `Packed`, `given` an energy that supplies functions of the user's own.
-    `where` is the path of the energy in the model whose arrays were stored.
+    Arguments:
+        kind: the class of the method.
+        packed: the method's `Packed`.
+        given: an energy that supplies the user's own functions; None where `packed.parts` or the
+            package has all of them.
+        where: the path of the energy in the model whose arrays were stored.
     """
     header, entries, parts = packed.header, packed.header["energy"], packed.parts
     energy = energy_from(entries, parts, given)
@@ -68,9 +73,9 @@ def unpacked_method(
 
 
 def plan_of(method: Any) -> dict[str, Any]:
-    """Everything that tells two methods apart, for checkpoints, runs and results.
+    """Everything that distinguishes `method` from another, for checkpoints, runs and results.
 
-    Classes of this package go by their bare names here, under which results are stored already.
+    Classes of this package have their bare names here, under which results are stored already.
     """
     found = described(method, code=True, leave_out=("energy",))
     settings = {"name": method.name, **_bare(found)}
@@ -97,20 +102,20 @@ def _bare(entry: Any) -> Any:
 
 
 def own_functions(term: Term) -> dict[str, Any]:
-    """The functions of one's own that a term holds, by the names of its fields."""
+    """The user's own functions that a term holds, by the names of its fields."""
     values = {name: getattr(term, name) for name in term.__dataclass_fields__}
     return {name: value for name, value in values.items() if is_own(value)}
 
 
 def holds_code(term: Term) -> bool:
-    """Whether files cannot hold all of a term."""
+    """Whether a term contains code, which files never store."""
     return not is_built_in(type(term)) or bool(own_functions(term))
 
 
 def terms_of(energy: Energy) -> list[dict[str, Any]]:
-    """What each term of an energy was made from, as plain JSON; arrays are stored apart.
+    """What each term of an energy was made from, as plain JSON; arrays are stored separately.
 
-    Of a term that cannot be stored whole, `pushes` tell what it does to a few fixed points.
+    For a term that cannot be stored completely, `pushes` records its effect on a few fixed points.
     """
     entries = []
     for term in energy.terms:
@@ -130,9 +135,13 @@ def terms_of(energy: Energy) -> list[dict[str, Any]]:
 def energy_from(
     entries: list[dict[str, Any]], parts: Mapping[str, Any], given: Energy | None = None
 ) -> Energy:
-    """The energy that `terms_of` described, without parameters: the one that is given, if it fits.
+    """The energy that `terms_of` described, without parameters.
 
-    Else its terms are made from classes of this package and from `parts`.
+    Arguments:
+        entries: one description for each term.
+        parts: the user's own classes and functions by name.
+        given: an energy to use instead, if it has the described terms; otherwise an error is
+            raised. None makes the terms from classes of this package and from `parts`.
     """
     if given is None:
         return Energy(tuple(_term_from(entry, parts) for entry in entries))
@@ -140,7 +149,7 @@ def energy_from(
         raise BadInput(f"energy should have {len(entries)} terms, got {given!r}")
     for term, entry in zip(given.terms, entries, strict=True):
         own, stored = described(term.settings)["mapping"], entry["settings"]
-        # Settings that only one of them has are of other versions, or of no effect.
+        # Settings that only one of them has come from another version, or have no effect.
         differ = any(name in stored and not alike(own[name], stored[name]) for name in own)
         known = is_built_in(type(term)) and bool(own_functions(term)) != bool(entry["functions"])
         if not same_name(name_of(type(term)), entry["class"]) or differ or known:
@@ -151,7 +160,7 @@ def energy_from(
 
 def _term_from(entry: dict[str, Any], parts: Mapping[str, Any]) -> Term:
     kind, functions = built_in(entry["class"], Term), entry["functions"]
-    # A class of one's own says by itself which functions it cannot do without.
+    # The constructor of a user's own class decides which functions are required.
     own = functions.values() if kind else [entry["class"]]
     if missing := [name for name in own if name not in parts]:
         raise BadInput(
@@ -167,7 +176,13 @@ def _term_from(entry: dict[str, Any], parts: Mapping[str, Any]) -> Term:
 
 
 def ready_energy(energy: Energy, entries: list[dict[str, Any]], units: Units) -> Energy:
-    """The energy with parameters of the right shapes, to be filled by `with_arrays`."""
+    """The energy with parameters of the right shapes, to be filled by `with_arrays`.
+
+    Arguments:
+        energy: the terms without parameters.
+        entries: their stored descriptions, which hold the reach of pair terms.
+        units: the units of the fit.
+    """
     ready = energy.init(np.eye(2, units.dim), units, jax.random.key(0))
     terms = tuple(
         term
@@ -179,7 +194,12 @@ def ready_energy(energy: Energy, entries: list[dict[str, Any]], units: Units) ->
 
 
 def pushes(term: Term, units: Units | None) -> list[float | None]:
-    """What a term with parameters does to a few fixed points, each along a fixed direction."""
+    """The effect of a term on a few fixed points, each along a fixed direction (internal units).
+
+    Arguments:
+        term: a term with parameters.
+        units: its units, which tell the dimension.
+    """
     units = ready(units)
     rng = np.random.default_rng(0)
     x, along = (jnp.asarray(rng.normal(size=(2, 6, units.dim)), float) for _ in range(2))
@@ -190,7 +210,12 @@ def pushes(term: Term, units: Units | None) -> list[float | None]:
 
 
 def check_pushes(energy: Energy, entries: list[dict[str, Any]]) -> None:
-    """Refuse functions that are handed over and do something else than those that were fitted."""
+    """Refuse functions whose effect differs from that of the fitted ones.
+
+    Arguments:
+        energy: the energy with parameters, with the functions that the user has supplied.
+        entries: the stored descriptions of its terms.
+    """
     for term, entry in zip(energy.terms, entries, strict=True):
         if entry.get("pushes") is None:
             continue
@@ -207,7 +232,7 @@ def check_pushes(energy: Energy, entries: list[dict[str, Any]]) -> None:
 
 
 def upgraded(header: dict[str, Any]) -> dict[str, Any]:
-    """A header of format 1 or 2 as one of format 3: names of classes, settings of terms apart."""
+    """A header of format 1 or 2 in format 3: full names of classes, settings of terms separate."""
     if header.get("format") == 3:
         return header
     own = {"class", "function", "reach"}
@@ -237,7 +262,7 @@ def _full(entry: Any) -> Any:
 
 
 def named_arrays(model: Any) -> dict[str, np.ndarray]:
-    """The float arrays of a model by their path."""
+    """The floating-point arrays of a model by their path."""
     arrays = eqx.filter(model, eqx.is_inexact_array)
     leaves = jax.tree_util.tree_leaves_with_path(arrays)
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
@@ -246,7 +271,10 @@ def named_arrays(model: Any) -> dict[str, np.ndarray]:
 def with_arrays(model: Any, arrays: dict[str, np.ndarray], where: str = "") -> Any:
     """The model with its float arrays replaced by stored ones of the same names and shapes.
 
-    `where` is its path in the model that was stored.
+    Arguments:
+        model: a model of the right structure.
+        arrays: the stored arrays by name.
+        where: the path of this model in the one that was stored.
     """
     params, static = eqx.partition(model, eqx.is_inexact_array)
     leaves, shape = jax.tree_util.tree_flatten_with_path(params)
@@ -261,7 +289,7 @@ def with_arrays(model: Any, arrays: dict[str, np.ndarray], where: str = "") -> A
 
 
 def stored(arrays: dict[str, np.ndarray], name: str) -> jax.Array:
-    """One of the stored arrays, which must be of real numbers."""
+    """The one of `arrays` called `name`, which must hold real numbers."""
     if name not in arrays:
         raise BadInput(f"the stored model lacks {name}")
     if arrays[name].dtype.kind != "f":

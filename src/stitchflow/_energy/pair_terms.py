@@ -1,4 +1,4 @@
-"""The terms of an energy that look at pairs: interaction W and vector kernel K."""
+"""The terms of an energy that depend on pairs: interaction W and vector kernel K."""
 
 from __future__ import annotations
 
@@ -30,9 +30,19 @@ from stitchflow._types import Scalar, check_hidden
 class Interaction(Term):
     r"""$\tfrac12 E_{\rho\times\rho}[W(x - x')]$ with a symmetric W.
 
-    `radial=True`: W of the distance, a network sampled once per step on a Chebyshev table;
-    `radial=False`: $W(z) = \tfrac12(w(z) + w(-z))$ with a network w of the displacement. A known
-    `function` is `W(r)` of a distance (radial) or `W(z)` of a displacement, in the user's units.
+    A positive slope of W attracts. A learned W is a network, and is determined up to a constant.
+
+    Arguments:
+        function: a known W in the user's units, a JAX function `W(r)` of a distance, or `W(z)` of a
+            displacement of shape (d,) if `radial` is False; None learns a network.
+        radial: whether W depends on the distance alone, tabulated once per step as a Chebyshev
+            series. False learns $W(z) = \tfrac12(w(z) + w(-z))$ with a network w.
+        hidden: the widths of the network's layers.
+        learn: whether parameters and the positive coefficient are fitted; None fits a network and
+            leaves a given function as it is.
+
+    >>> Interaction(lambda r: 0.5 * r**2)
+    Interaction(known W(r))
     """
 
     radial: bool = eqx.field(static=True)
@@ -144,13 +154,22 @@ class Interaction(Term):
 class VectorKernel(Term):
     r"""A pair velocity $u = K * \rho$ that need not be a gradient (paper, app. H).
 
-    K is odd: in the plane a series in polar coordinates, else $\tfrac12(k(z) - k(-z))$ with a
-    network k of the displacement; or a known odd `function` in the user's units. It adds velocity,
-    not energy.
+    K is odd, so that no individual moves itself. The term adds velocity and no energy.
+
+    Arguments:
+        function: a known odd K in the user's units, from a displacement of shape (d,) to a velocity
+            of shape (d,). None learns it: in the plane as a series in polar coordinates, otherwise
+            as $\tfrac12(k(z) - k(-z))$ with a network k.
+        hidden: the widths of the network's layers; the series has none.
+        learn: whether the parameters are fitted; None fits a learned kernel and leaves a given
+            function as it is.
+
+    >>> sf.Energy.known(VectorKernel(lambda z: -z), dim=2).kernel([[1.0, 2.0]]).tolist()
+    [[-1.0, -2.0]]
     """
 
     is_gradient: ClassVar[bool] = False
-    resolvable: ClassVar[bool] = False  # it turns round at zero distance
+    resolvable: ClassVar[bool] = False  # K changes its direction at zero distance
     hidden: tuple[int, ...] = eqx.field(static=True)
     learn: bool = eqx.field(static=True)
     function: Callable | None
@@ -186,7 +205,7 @@ class VectorKernel(Term):
         return with_fields(self, reach=reach_of(cloud), **fields)
 
     def sized_for(self, speed: float) -> VectorKernel:
-        # The pushes of many largely cancel: each is larger than the speed they make.
+        # The velocities that many individuals cause largely cancel: each is larger than the sum.
         return with_fields(self, scale=jnp.asarray(defaults.KERNEL_SPEED * speed, float))
 
     def kernel(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
@@ -214,7 +233,8 @@ class VectorKernel(Term):
 def _pairs(function: Callable, x: Float[Array, "s m d"], cloud: Cloud) -> Array:
     """`function(x, centres, weights)` of every marginal, in bounded memory.
 
-    The weights are those of the centres (n,), or (m, n) with that of each point's own at zero.
+    The weights have shape (n,). Where `cloud.own` is set they have shape (m, n), with zero for the
+    centre that each point was drawn around.
     """
     n, own = cloud.centres.shape[1], cloud.own
     if own is None:
@@ -235,13 +255,16 @@ def _sum(pairs: Array, weights: Array) -> Array:
 
 
 def distances(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m n"]:
-    """Pair distances; a tiny constant keeps their derivative finite at coinciding points."""
+    """The distances (m, n) between points `x` and points `y`.
+
+    A tiny constant keeps their derivative finite where points coincide.
+    """
     squares = (x**2).sum(1)[:, None] + (y**2).sum(1)[None, :] - 2.0 * x @ y.T
     return jnp.sqrt(jnp.maximum(squares, 0.0) + 1e-12)
 
 
 def reach_of(cloud: np.ndarray, most: int = defaults.REACH_INDIVIDUALS) -> float:
-    """A little more than the largest distance between individuals (of a sample of them)."""
+    """1.2 times the largest distance in `cloud`, of a random sample of `most` individuals."""
     sample = np.asarray(cloud)[np.random.default_rng(0).permutation(len(cloud))[:most]]
     squares = ((sample[:, None, :] - sample[None, :, :]) ** 2).sum(-1)
     return defaults.REACH * float(np.sqrt(squares.max()))

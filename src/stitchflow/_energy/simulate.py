@@ -1,4 +1,4 @@
-"""Driving a cloud with the energy alone: the SDE, or the probability flow ODE."""
+"""Simulation of a cloud under the energy alone: the SDE, or the probability flow ODE."""
 
 from __future__ import annotations
 
@@ -29,11 +29,23 @@ def simulate(
     ode: bool = False,
     weights: Array | np.ndarray | None = None,
 ) -> Float[Array, "t n d"]:
-    """Positions at `times` (internal units) of a cloud that is at `x0` at `times[0]`.
+    r"""Positions at `times` of a cloud that is at `x0` at `times[0]`, in internal units.
 
-    Interaction and entropy come from the cloud itself: the entropy as noise, or with `ode=True`
-    as the score of the cloud's kernel density, which also runs backwards in time. The step follows
-    the steepness of the drift, looked at again after every gap.
+    $$dX = -\nabla\frac{\delta F}{\delta\rho}\,dt + \sqrt{2\beta}\,dB,$$
+
+    where the entropy is the noise and all other terms are the drift. Interactions and densities
+    come from the cloud itself. The number of steps follows the steepness of the drift, which is
+    measured again after every gap.
+
+    Arguments:
+        energy: an energy with parameters.
+        x0: the positions at the first time.
+        times: when positions are returned; increasing for the SDE.
+        key: the random key of the noise.
+        ode: replace the noise by the score of the cloud's kernel density, which gives a
+            deterministic flow with the same marginals; it also runs backwards in time.
+        weights: the weight of each point in the population that the others interact with; None
+            weighs all equally.
     """
     n = x0.shape[0]
     # Clouds are padded to a few common sizes with weightless copies, so that gaps and protocols
@@ -54,7 +66,7 @@ def simulate(
 
 
 def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array, key: Array):
-    """One gap, repeated with smaller steps if the drift turned out steeper at its end."""
+    """One gap, repeated with smaller steps if the drift turned out to be steeper at its end."""
     gap = float(t1 - t0)
     slope = max(float(_steepness(energy, x, log_weights, t)) for t in (t0, t1))
     least = int(np.clip(np.ceil(defaults.STEPS_PER_UNIT * gap), 2, defaults.STEPS_PER_GAP))
@@ -65,7 +77,7 @@ def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array,
     )
     most = int(np.clip(defaults.MOST_STEPS_PER_UNIT * gap, defaults.MOST_UNRESOLVED, limit))
     while True:
-        # A cloud that is lost already, somebody at infinity, goes on as well as it can.
+        # A cloud with a point at infinity is continued with the least number of steps.
         lost = not np.isfinite(slope)
         steps = least if lost else int(np.clip(np.ceil(gap * slope / defaults.STABLE), least, most))
         y = _sde(energy, x, log_weights, t0, t1, jnp.asarray(steps), key)
@@ -77,7 +89,7 @@ def _sde_gap(energy: Energy, x: Array, log_weights: Array, t0: Array, t1: Array,
 
 
 def _velocity(energy: Energy, x: Array, log_weights: Array, t: Any) -> Float[Array, "n d"]:
-    """What an energy does to a cloud whose own kernel density stands for the marginal."""
+    """The energy's velocity of a cloud whose own kernel density stands for the marginal."""
     rho = KDE(x, silverman(x, jax.nn.softmax(log_weights)), log_weights)
     return -at_one(energy.gradient, x, t, rho, density_for(energy, rho, x))
 
@@ -113,7 +125,7 @@ def _sde(
 @eqx.filter_jit
 def _ode(energy: Energy, x: Array, log_weights: Array, times: Array) -> Float[Array, "t n d"]:
     tolerance = 1e-4 if x.dtype == jnp.float32 else 1e-8
-    # At a crease of the energy no step is small enough: smaller ones than this are never tried.
+    # At a kink of the energy no step meets the tolerance: shorter steps than this are not tried.
     least = jnp.abs(times[-1] - times[0]) * SHORTEST
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(lambda t, y, _: _velocity(energy, y, log_weights, t)),
@@ -135,10 +147,10 @@ def _ode(energy: Energy, x: Array, log_weights: Array, times: Array) -> Float[Ar
 
 @eqx.filter_jit
 def _steepness(energy: Energy, x: Array, log_weights: Array, t: Scalar, most: int = 256) -> Scalar:
-    """About the largest singular value of the drift's Jacobian over (some of) the cloud.
+    """About the largest singular value of the drift's Jacobian over (a part of) the cloud.
 
-    The cloud moves along with its points: the push of a point on itself is always zero, however
-    steep a pair term is there. So weightless copies, who lie on somebody, are not asked.
+    The cloud moves along with its points: the force of a point on itself is always zero, however
+    steep a pair term is there. Weightless copies, which coincide with a point, are left out.
     """
     rows = slice(None, None, max(1, x.shape[0] // most))
     some, weights = x[rows], log_weights[rows]

@@ -1,7 +1,7 @@
-"""The terms of an energy that look at one point at a time, each with its coefficient inside.
+"""The terms of an energy that depend on one point at a time, each with its coefficient inside.
 
 Terms work in a fit's internal units and on several marginals at once (axis `s`): the network then
-sees all points of all times in one product.
+evaluates all points of all times in one product.
 """
 
 from __future__ import annotations
@@ -27,13 +27,19 @@ from stitchflow._types import Scalar, check_hidden, check_number
 
 
 class Positive(eqx.Module):
-    """A positive number, learned through a softplus or held fixed."""
+    """A positive number, learned through a softplus or held fixed.
+
+    Arguments:
+        raw: the value before the softplus.
+        learn: whether gradients reach it.
+    """
 
     raw: Scalar
     learn: bool = eqx.field(static=True)
 
     @staticmethod
     def of(value: float, learn: bool) -> Positive:
+        """The number `value`, free or fixed."""
         # log(expm1(v)) without overflow
         return Positive(jnp.asarray(value + np.log(-np.expm1(-value)), float), learn)
 
@@ -42,45 +48,60 @@ class Positive(eqx.Module):
 
 
 class Term(eqx.Module, Part):
-    """One summand of the energy. `init` gives it parameters and the units it lives in.
+    """One summand of the energy; terms are added with `+`.
 
-    The first three statements of its class tell everybody who moves individuals what it needs. Each
-    has the value that is never wrong, only refused or slow: a term that reads `field` without
-    saying so is refused, and one that says nothing of others is given all of them.
+    A subclass writes `init`, which gives it parameters and units, `gradient`, `first_variation` and
+    `settings`; `local` and `divergence` where they are needed (see `docs/extend.md`). Its class
+    variables declare what the term depends on. Their defaults never give wrong numbers: a term that
+    reads `field` without declaring `reads_density` raises an error, and one that does not declare
+    `sees_others = False` is given the whole cloud, which is only slower.
+
+    >>> sf.Potential() + sf.Interaction()
+    Potential(V(x)) + Interaction(W(r))
     """
 
-    is_gradient: ClassVar[bool] = True  # whether `gradient` is one
-    reads_density: ClassVar[bool] = False  # whether it looks at `field`
-    sees_others: ClassVar[bool] = True  # whether it looks at `cloud` or at `field`
-    resolvable: ClassVar[bool] = True  # whether there are time steps small enough for its push
-    time_varying = False  # whether it looks at the time; where that is a setting, a field
+    is_gradient: ClassVar[bool] = True  # whether `gradient` is a gradient
+    reads_density: ClassVar[bool] = False  # whether it uses `field`
+    sees_others: ClassVar[bool] = True  # whether it uses `cloud` or `field`
+    resolvable: ClassVar[bool] = True  # whether small enough time steps resolve it
+    time_varying = False  # whether it depends on time; a field where that is a setting
 
     @abstractmethod
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Term:
-        """Parameters for data like `cloud` (internal units)."""
+        """The same term with parameters.
+
+        Arguments:
+            cloud: points (n, d) in internal units that look like the data.
+            units: the scales between internal units and the user's.
+            key: a random key.
+        """
 
     def sized_for(self, speed: float) -> Term:
-        """The same, started at the size that moves a cloud at this speed (internal units)."""
+        """The same term, scaled to move a cloud at about `speed` at the start (internal units)."""
         return self
 
     @abstractmethod
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m d"]:
-        r"""$\nabla\,\delta F/\delta\rho$ at x (s, m, d), or minus a non-gradient velocity.
+        r"""$\nabla\,\delta F/\delta\rho$ at points, or minus a non-gradient velocity.
 
-        `field` holds log density and score of the marginals at x, so that terms share one pass;
-        only a term that `reads_density` may ask for them.
+        Arguments:
+            x: points (s, m, d), m for each of s marginals.
+            t: the internal time (s,) of each marginal, between 0 and 1 within the data.
+            cloud: the particles of the marginals and their weights.
+            field: log density and score of the marginals at x, computed once for all terms; only a
+                term that declares `reads_density` may use it.
         """
 
     @abstractmethod
     def first_variation(
         self, x: Array, t: Array, cloud: Cloud, field: Field
     ) -> Float[Array, "s m"]:
-        r"""$\delta F/\delta\rho$ at x."""
+        r"""$\delta F/\delta\rho$ at points; the arguments are those of `gradient`."""
 
     def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
-        r"""$f$ at x, where this term's share of the energy is $E_\rho[f]$.
+        r"""The function $f$ at x for which this term's share of the energy is $E_\rho[f]$.
 
-        Zero for a velocity that no energy gives; any other term has to write it.
+        It is zero for a velocity that is not a gradient; every other term has to define it.
         """
         if self.is_gradient:
             reason = "it does not say its share of the energy: write `local` in its class"
@@ -92,7 +113,7 @@ class Term(eqx.Module, Part):
         return cloud.mean(self.local(cloud.centres, t, cloud, field))
 
     def divergence(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Float[Array, "s m"]:
-        r"""$\nabla\cdot$ `gradient` at x; a term that reads the density has to write its own."""
+        r"""$\nabla\cdot$ `gradient` at x; a term that reads the density has to define its own."""
         if self.reads_density:
             reason = "it reads the density, which changes with x: write `divergence` in its class"
             raise NotAvailable(type(self).__name__, "for the divergence of its gradient", reason)
@@ -104,29 +125,29 @@ class Term(eqx.Module, Part):
     def diffusion(self) -> Scalar | None:
         r"""$\beta$ where this term is the noise $\sqrt{2\beta}\,dB$ of the SDE (internal units).
 
-        None where it is part of the SDE's drift, as a term that reads the density may be too: it
+        None where it is part of the SDE's drift. That may also be a term that reads the density: it
         then moves individuals by the score of their kernel density.
         """
         return None
 
     def with_diffusion(self, beta: float) -> Term:
-        """The same noise at another strength (internal units)."""
+        """The same noise with another coefficient `beta` (internal units)."""
         raise NotAvailable(type(self).__name__, "with_diffusion", "it is no noise")
 
     @property
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What the constructor needs to make this term again, functions left out."""
+        """The arguments with which the constructor makes this term again, without functions."""
 
     @classmethod
     def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
-        """How many numbers a term of these stored settings would hold, none of them made yet."""
+        """How many numbers a term of these stored settings would hold, without making it."""
         return Declared.networks(settings, dim)
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Term):
             from stitchflow._energy.energy import (
-                Energy,  # an energy is made of terms, and `+` makes one
+                Energy,  # `energy.py` imports this module
             )
 
             return Energy((self, other))
@@ -136,13 +157,22 @@ class Term(eqx.Module, Part):
 class Potential(Term):
     r"""$E_\rho[V(x)]$, or $E_\rho[V(x, t)]$ with `time_varying=True`.
 
-    V is a network with layers as wide as `hidden` says unless a `function` is given: any JAX
-    function of one point, `V(x)` or `V(x, t)` with x of shape (d,), in the user's units. `learn`
-    says whether its parameters and its positive coefficient are fitted; a plain function has none
-    and stays as it is.
+    Individuals move down the slope of V. A learned V is determined up to a constant, which may
+    differ between times if V varies in time.
+
+    Arguments:
+        function: a known V, any JAX function `V(x)` or `V(x, t)` of one point of shape (d,), in the
+            user's units; None learns a network.
+        hidden: the widths of the network's layers.
+        time_varying: whether a learned V depends on time; a given function does if it takes two
+            arguments.
+        learn: whether parameters and the positive coefficient are fitted; None fits a network and
+            leaves a given function as it is.
 
     >>> Potential(lambda x: 0.5 * (x**2).sum())
     Potential(known V(x))
+    >>> Potential(time_varying=True)
+    Potential(V(x, t))
     """
 
     sees_others: ClassVar[bool] = False
@@ -185,7 +215,7 @@ class Potential(Term):
         return with_fields(self, function=function, coefficient=coefficient, units=own_units)
 
     def potential(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, " m"]:
-        """V at points, each with its time."""
+        """V at points (m, d), each with its time (m,), in internal units."""
         function, units = detached_unless_learned(self.function, self.learn), self.units
         coefficient = ready(self.coefficient)
         if units is None:  # a network
@@ -213,9 +243,15 @@ class Potential(Term):
 
 
 class Entropy(Term):
-    r"""$\beta\,E_\rho[\log\rho]$: diffusion with $dX = \dots + \sqrt{2\beta}\,dB$.
+    r"""$\beta\,E_\rho[\log\rho]$, the diffusion of $dX = \dots + \sqrt{2\beta}\,dB$.
 
-    `beta` is in the user's units; None starts from a small value for the data's scale.
+    Arguments:
+        beta: the coefficient in the user's units, a squared length per time, at which a fit starts;
+            None starts at a value that suits the scale of the data.
+        learn: whether beta is fitted; False keeps the given one.
+
+    >>> Entropy(0.1, learn=False)
+    Entropy(beta=0.1, learn=False)
     """
 
     reads_density: ClassVar[bool] = True
@@ -242,6 +278,7 @@ class Entropy(Term):
 
     @property
     def beta(self) -> Scalar:
+        """The coefficient in internal units."""
         return ready(self.coefficient)()
 
     @property
@@ -269,6 +306,13 @@ class InternalEnergy(Term):
 
     Its gradient is $\nabla U'(\rho) = \rho\,U''(\rho)\,\nabla\log\rho$. The porous medium equation
     $\partial_t\rho = \Delta\rho^m$ has `U = lambda r: r**m / (m - 1)`.
+
+    Arguments:
+        U: a JAX function of one density, which is twice differentiable where densities lie.
+        learn: whether the positive coefficient c is fitted; False keeps it at 1.
+
+    >>> sf.Potential() + InternalEnergy(lambda r: r**2)
+    Potential(V(x)) + InternalEnergy(U)
     """
 
     reads_density: ClassVar[bool] = True
@@ -326,18 +370,22 @@ class InternalEnergy(Term):
 
 
 def arity(function: Callable) -> int:
-    """How many positional arguments a function takes."""
+    """How many positional arguments `function` takes."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(p.kind in kinds for p in inspect.signature(function).parameters.values())
 
 
 def check_function(function: Any) -> None:
+    """Refuse a `function` that is neither None nor callable."""
     if function is not None and not callable(function):
         raise BadInputType(f"function must be a JAX function or None, got {function!r}")
 
 
 def shape_of(term: Any) -> dict[str, Any]:
-    """The widths of a network, and `learn` where it is not what it would be anyway."""
+    """The settings `hidden` and `learn` of a `term`, as far as they matter.
+
+    Widths are left out where the user supplied a function, and `learn` where it has its default.
+    """
     own = is_own(term.function)
     return ({} if own else {"hidden": term.hidden}) | ({"learn": own} if term.learn == own else {})
 
@@ -346,14 +394,14 @@ T = TypeVar("T")
 
 
 def ready(part: T | None) -> T:
-    """What `init` gives a term; a term that was never initialised says so."""
+    """`part` itself, or an error if it is None because the term has no parameters yet."""
     if part is None:
         raise BadInput("this energy has no parameters yet: fit it, or use Energy.known")
     return part
 
 
 def detached_unless_learned(function: Any, learn: bool) -> Any:
-    """The function of an initialised term, with its parameters cut off from the gradient or not."""
+    """`function` itself if `learn`, otherwise with its parameters detached from the gradient."""
     function = ready(function)
     if learn:
         return function
@@ -361,7 +409,7 @@ def detached_unless_learned(function: Any, learn: bool) -> Any:
 
 
 def with_fields(term: Any, **changes: Any) -> Any:
-    """A copy with other fields; constructors take settings, not fields."""
+    """A copy of `term` with `changes` of its fields; constructors take settings, not fields."""
     copy = object.__new__(type(term))
     for name in term.__dataclass_fields__:
         object.__setattr__(copy, name, changes.get(name, getattr(term, name)))

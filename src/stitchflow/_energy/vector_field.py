@@ -28,11 +28,25 @@ from stitchflow._types import check_hidden
 
 
 class VectorField(Term):
-    r"""A velocity $u(x)$, or $u(x, t)$ with `time_varying=True`, beside the energy's own.
+    r"""A velocity $u(x)$, or $u(x, t)$, in addition to that of the energy.
 
-    Free in every direction, or with `divergence_free=True` only what no potential can do:
-    $u = \sum_k S_k\nabla\psi_k$ with antisymmetric $S_k$, whose divergence is zero. A known
-    `function` is $u(x)$ or $u(x, t)$ of one point, in the user's units.
+    It adds velocity and no energy. A free field can replace any potential; with
+    `divergence_free=True` it is $u = \sum_k S_k\nabla\psi_k$ with antisymmetric $S_k$, whose
+    divergence is zero, so that it leaves to a potential what a potential can explain.
+
+    Arguments:
+        function: a known `u(x)` or `u(x, t)` of one point of shape (d,), which returns (d,), in the
+            user's units; None learns a network.
+        hidden: the widths of the network's layers.
+        time_varying: whether a learned u depends on time; a given function does if it takes two
+            arguments.
+        divergence_free: whether a learned u is restricted to fields without divergence, in two or
+            more dimensions.
+        learn: whether the parameters are fitted; None fits a network and leaves a given function as
+            it is.
+
+    >>> VectorField(divergence_free=True)
+    VectorField(divergence-free u(x))
     """
 
     is_gradient: ClassVar[bool] = False
@@ -91,7 +105,7 @@ class VectorField(Term):
         return with_fields(self, function=network, turns=turns)
 
     def velocity(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:
-        """u at points, each with its time; internal units."""
+        """u at points (m, d), each with its time (m,), in internal units."""
         function, units = detached_unless_learned(self.function, self.learn), self.units
         if units is not None:
             one = function if self.time_varying else lambda p, _: function(p)

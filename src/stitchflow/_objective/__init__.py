@@ -1,1 +1,1 @@
-"""Objectives: residuals, divergences and what else a fit is trained by."""
+"""Objectives: what a fit is trained by."""

@@ -1,9 +1,10 @@
-r"""Consistency: individuals carried by the energy alone must look like those seen next.
+r"""Consistency: individuals that the energy alone carries must look like those observed next.
 
 $$C[F] = \sum_k D(\Phi_{t_k\to t_{k+1}}\#q_k, q_{k+1}) + D(\Phi_{t_0\to t_{k+1}}\#q_0, q_{k+1})$$
 
-with $\Phi$ the simulated dynamics and $D$ the energy distance. Residuals judge velocities on a
-smoothed curve; this judges where individuals arrive, noise included, so that it has no kernel bias.
+with $\Phi$ the simulated dynamics and $D$ the energy distance. A residual compares velocities on a
+smoothed curve. Consistency compares where individuals arrive, noise included, so that it has no
+bias from a kernel.
 """
 
 from __future__ import annotations
@@ -26,12 +27,27 @@ from stitchflow._types import Scalar, check_count, check_number
 
 
 class Consistency(eqx.Module, Part):
-    """How far carried clouds are from seen ones, on random individuals of a few times.
+    r"""The second stage of a fit: the energy is trained on where it carries individuals.
 
-    `weight` is its share of the objective, over `steps` steps whose rate rises to `rate` (0: no
-    second stage), after which the curve alone settles under the energy found for `settling` more.
-    `individuals` of each of at most `times` neighbouring snapshots are carried by
-    `moves` steps a gap, and by more over fewer, longer gaps. None leaves a choice to the data.
+    $$C[F] = \sum_k D(\Phi_{t_k\to t_{k+1}}\#q_k, q_{k+1})
+      + D(\Phi_{t_0\to t_{k+1}}\#q_0, q_{k+1})$$
+
+    with $\Phi$ the simulated dynamics and $D$ the energy distance, on random individuals of a few
+    neighbouring snapshots. A third stage then trains the curve alone under the energy found.
+
+    Arguments:
+        weight: the factor of C in the objective, in which the residual has its own weight.
+        steps: the number of steps of the second stage; 0 leaves it out, None derives it from the
+            steps of the first.
+        settling: the number of steps of the third stage; None derives it from `steps`.
+        rate: the learning rate of the second stage, reached after a warm-up.
+        individuals: how many of each snapshot are carried; None takes a share of the snapshots.
+        moves: the number of time steps per gap; where a step sees fewer snapshots than `times`, its
+            longer gaps have proportionally more.
+        times: the largest number of snapshots in one step, neighbours or at equal strides.
+
+    >>> sf.Stitching(consistency=Consistency(steps=0)).consistency.steps
+    0
     """
 
     weight: float = eqx.field(static=True, default=defaults.CONSISTENCY_WEIGHT)
@@ -55,13 +71,14 @@ class Consistency(eqx.Module, Part):
 
     @property
     def optimiser(self) -> Optimiser:
+        """The optimiser of the second stage."""
         return Optimiser(
             steps=self.steps, learning_rate=self.rate, warmup=defaults.CONSISTENCY_WARMUP
         )
 
     @property
     def settler(self) -> Optimiser:
-        """The curve is good already: smaller steps."""
+        """The optimiser of the third stage; its rate is smaller, for the curve is good already."""
         return Optimiser(steps=self.settling, learning_rate=defaults.SETTLING_RATE * self.rate)
 
     def __call__(self, energy: Energy, data: Observations, key: Array) -> Scalar:
@@ -78,7 +95,17 @@ def arrival_distance(
     moves: int,
     key: Array,
 ) -> Scalar:
-    """The sum above for any `distance(x, weights of x, y, weights of y)` of clouds."""
+    """The sum above for any distance between clouds.
+
+    Arguments:
+        energy: the energy, with parameters.
+        data: the individuals of all snapshots in internal units.
+        distance: called as `distance(x, weights of x, y, weights of y)`.
+        individuals: how many of each snapshot are carried.
+        most_times: the largest number of snapshots that are looked at.
+        moves: the number of time steps per gap, if there are `most_times` snapshots.
+        key: the random key of the choice and of the noise.
+    """
     choose, draw, noise = jax.random.split(key, 3)
     chosen = window(len(data), most_times, choose)
     times = data.times[chosen]
@@ -99,9 +126,10 @@ def arrival_distance(
 
 
 def window(total: int, most: int, key: Array) -> Int[Array, " s"]:
-    """All of `total` snapshots, or `most` neighbours, some left out between where there are many.
+    """The numbers of all `total` snapshots, or of `most` of them at a random equal stride.
 
-    Gaps stay short, so that a few moves carry a cloud over each.
+    Strides are short, so that a few time steps carry a cloud over each gap. `key` is the random key
+    of the stride and of the first snapshot.
     """
     if total <= most:
         return jnp.arange(total)
@@ -121,7 +149,17 @@ def carry(
     moves: int,
     key: Array,
 ) -> Float[Array, "s n d"]:
-    """Several clouds moved from t0 to t1 by the SDE, each seeing only itself; differentiable."""
+    """Several clouds moved by the SDE, each interacting only with itself; differentiable.
+
+    Arguments:
+        energy: the energy, with parameters.
+        x: the positions of the clouds at time `t0`.
+        weights: their weights, which sum to one in each cloud.
+        t0: the internal time at which they start.
+        t1: the internal time at which they arrive.
+        moves: the number of time steps.
+        key: the random key of the noise.
+    """
     step = (t1 - t0) / moves
     spread, drifting = jnp.sqrt(2.0 * energy.diffusion * step), energy.without_noise
     density = lambda c, w: density_for(drifting, KDE(c, silverman(c, w), jnp.log(w)), c)
@@ -140,8 +178,9 @@ def carry(
         y = base + step * (now_share * now + before_share * before) + kick(i)
         return (jnp.where(ahead, base, y), y, jnp.where(keep, before, now)), None
 
-    # Adams and Bashforth's rule asks the network once a move. Heun's starts it, in two stages of
-    # one kick, the first of which only looks ahead. One loop: the drift is compiled once.
+    # The rule of Adams and Bashforth evaluates the network once per time step. Heun's makes the
+    # first step, in two stages with the same noise, of which the first is only a prediction. All
+    # stages are one loop, so that the drift is compiled once.
     stages = jnp.arange(moves + 1)
     ahead, second = stages == 0, stages == 1
     number = jnp.maximum(stages - 1, 0)
@@ -154,11 +193,17 @@ def carry(
 def energy_distance(
     x: Float[Array, "n d"], a: Float[Array, " n"], y: Float[Array, "m d"], b: Float[Array, " m"]
 ) -> Scalar:
-    r"""$2E|X-Y| - E|X-X'| - E|Y-Y'|$ of weighted clouds (weights sum to one).
+    """$2E|X-Y| - E|X-X'| - E|Y-Y'|$ of weighted clouds.
 
-    Unbiased: pairs of a point with itself are left out, so that few individuals do not draw clouds
-    together. Scores are by `metrics.energy_distance`, which counts those pairs and is never
-    negative, but is in NumPy and has no derivative.
+    The estimate is unbiased: pairs of a point with itself are left out, because with them few
+    individuals would favour clouds that are too narrow. Scores use `metrics.energy_distance`, which
+    counts those pairs and is never negative, but has no derivative.
+
+    Arguments:
+        x: the points of the first cloud.
+        a: their weights, which sum to one.
+        y: the points of the second cloud.
+        b: their weights, which sum to one.
     """
     within = lambda z, w: w @ distances(z, z) @ w / jnp.maximum(1.0 - (w**2).sum(), 1e-6)
     return 2.0 * a @ distances(x, y) @ b - within(x, a) - within(y, b)

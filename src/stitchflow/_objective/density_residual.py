@@ -1,4 +1,4 @@
-r"""The density residual: how far the density is from changing as the energy says.
+r"""The density residual: how far the density is from changing as the energy predicts.
 
 $$R_{dens} = \int_0^T E_{\rho_t}\bigl|\partial_t\rho_t
              - \nabla\cdot(\rho_t\nabla\,\delta F/\delta\rho_t)\bigr|^2\,dt .$$
@@ -21,12 +21,29 @@ from stitchflow._types import Scalar
 class DensityResidual(Estimated):
     r"""$\int E_\rho|\partial_t\log\rho-\nabla\cdot(\rho\nabla\,\delta F/\delta\rho)/\rho|^2\,dt$.
 
-    The paper's equation has densities where this has their logarithms: `relative=False`. Dense
-    places then count by the cube of the density, and its unit by the power of the dimension.
-    Everything of the kernel density is analytic; networks cost one derivative a dimension more
-    than the velocity residual. Motion that changes no density (around a ring, say) is free. The
-    settings are those of `VelocityResidual`; `alpha` is 1 unless set, for at the centres
-    leave-one-out densities are noisy.
+    It is zero where the density changes as the energy predicts. Motion that changes no density,
+    such as rotation around a ring, does not enter. All derivatives of the kernel density are
+    analytic; a network costs one more derivative per dimension than in the velocity residual.
+
+    Arguments:
+        scheme: where in an interval the integrand is evaluated; `Midpoint()` by default.
+        alpha: the share of the Monte Carlo estimate; the rest is the sum at the particles. It is 1
+            unless set, because leave-one-out densities at the particles are noisy.
+        weight: the factor of the residual in the objective, in the units of the scaled data; None
+            derives it from the data.
+        kinetic: a number by which the energy's gradient is divided.
+        stations: the number of random intervals in each step, stratified in time; None derives it
+            from the data.
+        ridge: adds this share of the squared prediction; None derives it from the data.
+        draws: the number of particles around which a point is drawn in each interval; None derives
+            it from the data.
+        widening: the factor by which kernels are widened for the draws.
+        relative: whether changes are relative to the density. False is the paper's equation, in
+            which dense places count by the cube of the density, and whose unit depends on the
+            dimension.
+
+    >>> DensityResidual(weight=1.0).alpha
+    1.0
     """
 
     relative: bool = eqx.field(static=True, default=True)

@@ -19,15 +19,33 @@ from stitchflow._types import Scalar
 
 
 class DissipationResidual(Estimated):
-    r"""The velocity residual through the energy that is lost: no product of velocity and force.
+    r"""The velocity residual by the energy that is lost, without products of velocity and force.
 
-    Each interval contributes its own loss, with V as it is half-way (at $t'$),
-    $2\,(F_{t'}[\rho_{j+1}]-F_{t'}[\rho_j])+\Delta t\,E[|v|^2+|\nabla\,\delta F/\delta\rho|^2]$;
-    summed over all, the changes of V cancel and $F$ is left at the ends. Equal to the velocity
-    residual up to quadrature, but not in every sample: estimates scatter around zero on an exact
-    curve and may be negative. Settings are those of `VelocityResidual`, but draws come from kernels
-    as wide as they are, for the identity holds under the density itself (at the centres it is exact
-    for energies without a density). Velocities that are no gradient enter directly.
+    $$2\Bigl(F[\rho_T]-F[\rho_0]-\int_0^T E_{\rho_t}\partial_t V\,dt\Bigr)
+      + \int_0^T E_{\rho_t}\bigl[|v_t|^2 + |\nabla\,\delta F/\delta\rho_t|^2\bigr]\,dt .$$
+
+    Each interval contributes its own loss, with V as it is in the middle of the interval (at $t'$),
+    $2\,(F_{t'}[\rho_{j+1}]-F_{t'}[\rho_j])+\Delta t\,E[|v|^2+|\nabla\,\delta F/\delta\rho|^2]$. In
+    the sum the changes of V cancel and $F$ remains at the two ends. The residual equals
+    `VelocityResidual` up to quadrature, but not in every sample: on an exact curve estimates
+    scatter around zero and may be negative. Velocities that are not a gradient enter directly.
+
+    Arguments:
+        scheme: where in an interval the squares are evaluated; `Midpoint()` by default.
+        alpha: the share of the Monte Carlo estimate; the rest is the sum at the particles, which is
+            exact for energies that do not read the density. None derives it from the data.
+        weight: the factor of the residual in the objective, in the units of the scaled data; None
+            derives it from the data.
+        kinetic: a number by which the energy's gradient is divided.
+        stations: the number of random intervals in each step, stratified in time; None derives it
+            from the data.
+        ridge: adds this share of the squared gradient; None derives it from the data.
+        draws: the number of particles around which a point is drawn in each interval; None derives
+            it from the data.
+        widening: 1 only, because the identity holds under the density itself.
+
+    >>> DissipationResidual(weight=1.0).widening
+    1.0
     """
 
     widening: float = eqx.field(static=True, default=1.0)

@@ -1,4 +1,4 @@
-r"""Growth: birth and death at a rate g(x, t), so that masses need not be explained by transport.
+r"""Growth: birth and death at a rate g(x, t), so that transport need not explain changes of mass.
 
 $$\partial_t\rho + \nabla\cdot(\rho v) = g\rho .$$
 """
@@ -28,7 +28,11 @@ from stitchflow._types import Scalar, as_cloud, check_count, check_hidden, check
 
 
 class GrowthRate(eqx.Module):
-    """g(x, t) per unit of internal time: a network of place and time."""
+    """g(x, t) per unit of internal time.
+
+    Arguments:
+        network: a function of place and time.
+    """
 
     network: MLP
 
@@ -37,12 +41,24 @@ class GrowthRate(eqx.Module):
 
 
 class Growth(eqx.Module, Part):
-    r"""Settings of a learned growth rate; `Stitching(growth=Growth())` turns it on.
+    r"""A learned rate of birth and death; `Stitching(growth=Growth())` turns it on.
 
-    Particles carry mass, $\dot w_i = g(x_i, t)\,w_i$. The total mass must follow the counts of the
-    snapshots (`masses` is the weight of their squared log differences), and `weight` times
-    $\int E_\rho[(g - g_0)^2]$ keeps growth from explaining what transport can. `prior` is $g_0$, a
-    JAX function of one place in the user's units, per unit of the user's time; zero by default.
+    $$\partial_t\rho + \nabla\cdot(\rho v) = g\rho .$$
+
+    Particles carry mass, $\dot w_i = g(x_i, t)\,w_i$. Use it where the numbers of individuals in
+    the snapshots measure the size of the population.
+
+    Arguments:
+        hidden: the widths of the layers of the network g.
+        weight: the factor of $\int E_\rho[(g - g_0)^2]\,dt$, which keeps g from explaining what
+            transport can explain.
+        masses: the factor of the squared differences between the logarithms of the total mass and
+            of the counts of the snapshots.
+        prior: the expected rate $g_0$, a JAX function of one place in the user's units that returns
+            a rate per unit of the user's time; None is zero. See `growth_prior`.
+
+    >>> Growth(weight=1.0).masses
+    10.0
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=defaults.GROWTH_LAYERS)
@@ -58,10 +74,11 @@ class Growth(eqx.Module, Part):
             raise BadInputType(f"prior must be a function of a place, got {self.prior!r}")
 
     def init(self, dim: int, key: Array) -> GrowthRate:
+        """The rate with parameters, for places of dimension `dim`; `key` is the random key."""
         return GrowthRate(MLP(dim + 1, tuple(self.hidden), 1, key))
 
     def loss(self, curve: Curve, data: Observations) -> Scalar:
-        """Masses against counts, and growth against its prior."""
+        """The penalty on masses that differ from counts and on rates that differ from the prior."""
         assert curve.growth is not None, "there is no growth"
         mass = jax.nn.logsumexp(curve.node_logits, axis=1)
         found = jnp.interp(data.times, curve.nodes, mass - mass[0])
@@ -79,7 +96,13 @@ class Growth(eqx.Module, Part):
 
 @dataclass(frozen=True, eq=False)
 class NearbyRate:
-    """A rate at any place: the mean of the `rates` of the nearest `neighbours` of some `cells`."""
+    """A rate at any place: the mean rate of the nearest cells.
+
+    Arguments:
+        cells: places (n, d) with a known rate.
+        rates: the rate of each cell.
+        neighbours: how many of the nearest cells are averaged.
+    """
 
     cells: Float[np.ndarray, "n d"]
     rates: Float[np.ndarray, " n"]
@@ -103,10 +126,23 @@ class NearbyRate:
 def growth_prior(
     x: Any, proliferation: Any, apoptosis: Any, *, rate: float = 1.0, neighbours: int = 10
 ) -> Callable:
-    """A prior for `Growth` from two scores per cell: `rate` times their standardised difference.
+    """A prior for `Growth` from a proliferation score and an apoptosis score of each cell.
 
-    At other places it is the mean over the nearest of these cells. `rate` is the growth rate, per
-    unit of time, of a cell one standard deviation more proliferating than apoptotic.
+    The rate of a cell is `rate` times the difference of the two standardised scores. At other
+    places the returned function gives the mean over the nearest cells.
+
+    Arguments:
+        x: the cells, of shape (n, d), in the space of the fit.
+        proliferation: one score for each cell, in any unit.
+        apoptosis: one score for each cell, in any unit.
+        rate: the growth rate, per unit of time, of a cell that is one standard deviation more
+            proliferating than apoptotic.
+        neighbours: over how many of the nearest cells the rate is averaged.
+
+    >>> cells = np.array([[0.0], [1.0]])
+    >>> prior = sf.growth_prior(cells, [1.0, 3.0], [0.0, 0.0], rate=0.5, neighbours=1)
+    >>> float(prior(np.array([0.9])))
+    0.5
     """
     cells = as_cloud(x, "x")
     scores = [np.asarray(score, np.float64) for score in (proliferation, apoptosis)]

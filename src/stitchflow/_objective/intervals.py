@@ -1,4 +1,4 @@
-"""Where residuals look: stretches between nodes, places in them, and draws around particles."""
+"""Where residuals are evaluated: intervals between nodes, and draws around particles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,19 @@ from stitchflow._parts import Part
 
 
 class Intervals(NamedTuple):
-    """Stretches between neighbouring nodes, and how much time each stands for."""
+    """Intervals between neighbouring nodes of a curve, in internal units.
+
+    Arguments:
+        start: the time of each left end.
+        step: the length of each interval.
+        left: the particles at the left ends.
+        right: the particles at the right ends.
+        left_logits: their log weights at the left ends.
+        right_logits: their log weights at the right ends.
+        duration: how much time each interval represents, more than `step` in a sample of intervals.
+        left_velocity: velocities at the left ends; None where paths are straight.
+        right_velocity: velocities at the right ends; None where paths are straight.
+    """
 
     start: Float[Array, " i"]
     step: Float[Array, " i"]
@@ -30,13 +42,14 @@ class Intervals(NamedTuple):
 
     @staticmethod
     def of(curve: Curve) -> Intervals:
+        """All intervals of a curve."""
         x, w, u = curve.positions, curve.node_logits, curve.node_velocities
         ends = () if u is None else (u[:-1], u[1:])
         nodes, steps = curve.nodes[:-1], curve.steps
         return Intervals(nodes, steps, x[:-1], x[1:], w[:-1], w[1:], curve.steps, *ends)
 
     def velocities(self, share: float = 0.5) -> Float[Array, "i n d"]:
-        """Velocities of the particles a share of the way through."""
+        """The velocities of the particles after a `share` of each interval."""
         if self.left_velocity is None:
             return (self.right - self.left) / self.step[:, None, None]
         ends = (self.left, self.right, self.left_velocity, self.right_velocity)
@@ -45,7 +58,7 @@ class Intervals(NamedTuple):
     def at(
         self, share: float
     ) -> tuple[Float[Array, " i"], Float[Array, "i n d"], Float[Array, "i n"]]:
-        """Times, particles and their log weights a share of the way through."""
+        """Times, particles and their log weights after a `share` of each interval."""
         mixed = lambda a, b: (1.0 - share) * a + share * b
         times = self.start + share * self.step
         x, logits = mixed(self.left, self.right), mixed(self.left_logits, self.right_logits)
@@ -56,11 +69,11 @@ class Intervals(NamedTuple):
 
     @property
     def weights(self) -> Float[Array, "i n"]:
-        """Weights half-way."""
+        """The weights of the particles in the middle of each interval."""
         return jax.nn.softmax(self.at(0.5)[2], axis=1)
 
     def some(self, number: int, key: Array) -> Intervals:
-        """One random interval out of each of `number` stretches, standing for all of them."""
+        """One random interval from each of `number` groups of neighbours, which it represents."""
         total = self.start.shape[0]
         if total <= number:
             return self
@@ -72,7 +85,13 @@ class Intervals(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """One draw from the kernel of each of some particles, the same all along its interval."""
+    """One draw from the kernel of each of some particles, its offset constant in an interval.
+
+    Arguments:
+        some: the numbers of the particles.
+        offset: the displacement of each draw from its particle, in each interval.
+        weights: the weights of the draws.
+    """
 
     some: Int[Array, " m"]
     offset: Float[Array, "i m d"]
@@ -82,7 +101,7 @@ class Draws(NamedTuple):
     def of(
         curve: Curve, intervals: Intervals, number: int | None, widening: float, key: Array
     ) -> Draws:
-        """Around `number` random particles (None: all), kernels `widening` times as wide."""
+        """Draws around `number` random particles (None: all), kernels `widening` times wider."""
         s, n, d = intervals.left.shape
         some, weights, kick = jnp.arange(n), intervals.weights, key
         if number is not None and number < n:
@@ -95,35 +114,55 @@ class Draws(NamedTuple):
 
 
 class Scheme(eqx.Module, Part):
-    """A rule that discretises an interval: the places in it whose gradients are averaged."""
+    """A quadrature rule in time: the places in an interval at which gradients are averaged."""
 
     places: ClassVar[tuple[float, ...]]
 
     def average(self, function: Callable[[float], Any]) -> Any:
-        """The mean of `function(place)`, any tree of arrays, over the places."""
+        """The mean of `function(place)`, which returns any tree of arrays, over the places."""
         values = [function(place) for place in self.places]
         return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]) / len(parts), *values)
 
 
 class Forward(Scheme):
-    """Forward Euler: the gradient at the left end. First order."""
+    """Forward Euler: the gradient at the left end of an interval. First order.
+
+    The residual then vanishes for a curve of explicit Euler steps.
+
+    >>> sf.VelocityResidual(Forward()).scheme.places
+    (0.0,)
+    """
 
     places: ClassVar = (0.0,)
 
 
 class Backward(Scheme):
-    """Backward Euler: the gradient at the right end. First order."""
+    """Backward Euler: the gradient at the right end of an interval. First order.
+
+    The residual then vanishes for a curve of implicit Euler steps, as the JKO scheme makes.
+
+    >>> sf.VelocityResidual(Backward()).scheme.places
+    (1.0,)
+    """
 
     places: ClassVar = (1.0,)
 
 
 class Midpoint(Scheme):
-    """The gradient half-way, where the chord is the velocity. Second order."""
+    """The gradient in the middle of an interval, where the chord is the velocity. Second order.
+
+    >>> sf.VelocityResidual().scheme.places
+    (0.5,)
+    """
 
     places: ClassVar = (0.5,)
 
 
 class Trapezoid(Scheme):
-    """The mean of the gradients at both ends. Second order; the paper's choice."""
+    """The mean of the gradients at both ends of an interval. Second order; the paper's choice.
+
+    >>> sf.VelocityResidual(Trapezoid()).scheme.places
+    (0.0, 1.0)
+    """
 
     places: ClassVar = (0.0, 1.0)

@@ -1,4 +1,4 @@
-r"""Residuals: how far a curve is from moving as the energy says.
+r"""Residuals: how far a curve is from moving as the energy predicts.
 
 The velocity residual is $R_{vel} = \int_0^T E_{\rho_t}|v_t + \nabla\,\delta F/\delta\rho_t|^2\,dt$.
 """
@@ -25,7 +25,15 @@ from stitchflow._types import Scalar, check_count, check_number
 
 
 class Residual(eqx.Module, Part):
-    """A number that is zero where the curve moves as the energy says; residuals add with `+`."""
+    """A number that is zero where the curve moves as the energy predicts; residuals add with `+`.
+
+    A subclass is called with a curve, an energy and a random key, all in internal units, and
+    returns a scalar that JAX can differentiate.
+
+    >>> both = sf.VelocityResidual(weight=1.0) + sf.DensityResidual(weight=0.1)
+    >>> both.factor
+    1.0
+    """
 
     @abstractmethod
     def __call__(self, curve: Curve, energy: Energy, key: Array) -> Scalar: ...
@@ -33,22 +41,27 @@ class Residual(eqx.Module, Part):
     @property
     @abstractmethod
     def factor(self) -> float:
-        """What it is multiplied with in the objective."""
+        """The factor of the residual in the objective."""
 
     @abstractmethod
     def filled_in(self, choices: dict[str, Any]) -> Residual:
-        """These settings with every None replaced by the choice of its name."""
+        """These settings with every None replaced by the value of that name in `choices`."""
 
     @abstractmethod
     def describe(self) -> str:
-        """A few words on resolved settings."""
+        """A few words on settings without None, for the log."""
 
     def __add__(self, other: Residual) -> Mixed:
         return Mixed(self, other) if isinstance(other, Residual) else NotImplemented
 
 
 class Mixed(Residual):
-    """Two residuals, each with its own weight."""
+    """The sum of two residuals, each with its own weight.
+
+    Arguments:
+        first: a residual.
+        second: another one.
+    """
 
     first: Residual
     second: Residual
@@ -72,7 +85,8 @@ class Mixed(Residual):
 class Pointwise(Residual):
     r"""$\hat R = (1-\alpha)\,\hat R^{centres} + \alpha\,\hat R^{MC}$ (eq:alpha_quadrature).
 
-    What its settings mean stands in `VelocityResidual`.
+    `VelocityResidual` explains the settings `scheme`, `alpha`, `weight`, `kinetic`, `stations`,
+    `ridge`, `draws` and `widening`.
     """
 
     scheme: Scheme = eqx.field(default_factory=Midpoint)
@@ -130,15 +144,19 @@ class Pointwise(Residual):
     def monte_carlo(
         self, curve: Curve, energy: Energy, key: Array, intervals: Intervals | None = None
     ) -> Scalar:
-        """The integral under the kernel density, one draw per particle and interval."""
+        """The integral under the kernel density, with one draw per particle and interval."""
 
     def drawn(self, curve: Curve, intervals: Intervals, key: Array) -> Draws:
+        """One draw around each of some particles in every interval, as the settings say."""
         return Draws.of(curve, intervals, self.draws, self.widening, key)
 
     def total(
         self, intervals: Intervals, gap: Array, slope: Array, weights: Float[Array, "i m"]
     ) -> Scalar:
-        """The integral over time of squared gaps, and of the ridge; both have a last axis."""
+        """The integral over time of the squared `gap`, and of the ridge on `slope`.
+
+        Squares are summed over the last axis.
+        """
         squares = (gap**2).sum(-1)
         if self.ridge:
             squares += self.ridge * (slope**2).sum(-1)
@@ -146,7 +164,11 @@ class Pointwise(Residual):
 
 
 class Estimated(Pointwise):
-    """A residual that asks the same at the particles and at draws from their kernels."""
+    """A residual that is estimated alike at the particles and at draws from their kernels.
+
+    Settings as in `VelocityResidual`: `scheme`, `alpha`, `weight`, `kinetic`, `stations`, `ridge`,
+    `draws` and `widening`.
+    """
 
     @abstractmethod
     def estimate(
@@ -157,7 +179,7 @@ class Estimated(Pointwise):
         draws: Draws | None,
         weights: Float[Array, "i m"],
     ) -> Scalar:
-        """The integral at `draws`, or at the particles with leave-one-out densities."""
+        """The integral at `draws`, or with None at the particles with leave-one-out densities."""
 
     def at_centres(
         self, curve: Curve, energy: Energy, intervals: Intervals | None = None
@@ -174,19 +196,33 @@ class Estimated(Pointwise):
 
 
 class VelocityResidual(Pointwise):
-    r"""$\int E_\rho|v + \nabla\,\delta F/\delta\rho|^2\,dt$, at the centres and by Monte Carlo.
+    r"""$\int E_\rho|v + \nabla\,\delta F/\delta\rho|^2\,dt$, at the particles and by Monte Carlo.
 
-    At the centres (`alpha=0`) the residual is the boxed objective,
+    At the particles (`alpha=0`) the residual is the boxed objective of the paper,
     $\sum_{j,k}\frac{w_k}{\Delta t_j}|\Delta x_{j,k}+\Delta t_j\nabla\delta F/\delta\rho|^2$, with
-    leave-one-out scores. By Monte Carlo (`alpha=1`) it is taken at one draw per particle from its
-    kernel, with the kernel-averaged velocity: the estimator whose zero means that the energy
-    transports the density. Each step looks at `stations` random intervals, stratified in time,
-    which keeps the estimate unbiased; `draws` is the number of particles drawn from at each, out of
-    kernels `widening` times as wide, so that forces are known beyond the edge of the cloud, where
-    unseen individuals are (with 1 it is the integral as it stands). `kinetic` divides the energy's
-    gradient; `weight` is the residual's share of the objective, in the units of the scaled data;
-    `ridge` adds that share of the squared gradient, which shrinks forces that sampling noise alone
-    could explain. None leaves a choice to the data.
+    leave-one-out scores. By Monte Carlo (`alpha=1`) it is evaluated at one draw per particle from
+    its kernel, with the kernel-averaged velocity; this estimator is zero where the energy
+    transports the density.
+
+    Arguments:
+        scheme: where in an interval the energy's gradient is evaluated: `Midpoint()` (the default),
+            `Trapezoid()`, `Forward()` or `Backward()`.
+        alpha: the share of the Monte Carlo estimate, from 0 to 1; None chooses by the energy.
+        weight: the factor of the residual in the objective, in the units of the scaled data; None
+            derives it from the numbers of individuals and of times.
+        kinetic: a number by which the energy's gradient is divided.
+        stations: the number of random intervals in each step, stratified in time so that the
+            estimate stays unbiased; None derives it from the data.
+        ridge: adds this share of the squared gradient, which shrinks forces that sampling noise
+            alone could explain; None estimates it from the data.
+        draws: the number of particles around which a point is drawn in each interval; None derives
+            it from the data.
+        widening: the factor by which kernels are widened for the draws, so that forces are also
+            learned beyond the edge of the cloud, where unseen individuals may be. 1 gives the
+            integral as it is written.
+
+    >>> VelocityResidual(sf.Trapezoid(), weight=2.0).factor
+    2.0
     """
 
     def at_centres(
@@ -196,7 +232,14 @@ class VelocityResidual(Pointwise):
         intervals: Intervals | None = None,
         without_self: bool = True,
     ) -> Scalar:
-        """The boxed objective without its data term (eq:stitch_ideal_global_approx)."""
+        """The boxed objective without its data term (eq:stitch_ideal_global_approx).
+
+        Arguments:
+            curve: the curve in internal units.
+            energy: the energy, with parameters.
+            intervals: where to evaluate; None takes all intervals of the curve.
+            without_self: whether a particle is left out of the density at its own place.
+        """
         intervals = Intervals.of(curve) if intervals is None else intervals
 
         def field(c: Array, logits: Array) -> Field:
@@ -217,9 +260,9 @@ class VelocityResidual(Pointwise):
     def monte_carlo(
         self, curve: Curve, energy: Energy, key: Array, intervals: Intervals | None = None
     ) -> Scalar:
-        """The same integral under the kernel density, one draw per particle and interval.
+        """The same integral under the kernel density, with one draw per particle and interval.
 
-        A scheme with two places uses the same draw at both, which keeps its order.
+        A scheme with two places uses the same draw at both, which preserves its order of accuracy.
         """
         intervals = Intervals.of(curve) if intervals is None else intervals
         velocities = {place: intervals.velocities(place) for place in self.scheme.places}
