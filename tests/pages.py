@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 
 
 def blocks(page: str, fence: str) -> list[str]:

@@ -111,7 +111,9 @@ def test_the_printed_range_of_beta_holds_the_printed_beta(gradient_flow):
     """What the profile of a fit to noise was: less than the fitted beta explains more."""
     shares = (0.78, 0.79, 0.788, 0.776, 0.754, 0.677, 0.559, -0.335)
     profile = [(0.0151 * b, share) for b, share in zip(BETAS, shares, strict=True)]
-    low, high = as_good(profile, 0.0151)
+    found = as_good(profile, 0.0151)
+    assert found is not None
+    low, high = found
     assert (low, high) == (0.0, 0.0151)
     found = replace(gradient_flow, beta=0.0151, profile=tuple(profile), beta_interval=(low, high))
     assert "beta = 0.0151, with 0 to 0.0151 explaining as much and 0.00378 most" in str(found)

@@ -6,22 +6,22 @@ import re
 import pytest
 
 import stitchflow as sf
+from pages import public_names
 
-MODULES = (sf, sf.datasets, sf.metrics, sf.pl, sf.report, sf.tl, sf.tracking)
+MODULES = (sf, sf.datasets, sf.pl, sf.report, sf.tl, sf.tracking)
 
 
 def documented() -> dict[str, object]:
     """Public classes, their public methods, and public functions, by dotted name."""
     found: dict[str, object] = {}
     for module in MODULES:
-        own = [
-            n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
-        ]
-        for name in getattr(module, "__all__", own):
+        for name in public_names(module):
             thing = getattr(module, name)
-            public = inspect.isclass(thing) or inspect.isfunction(thing)
-            if public and thing.__module__.startswith("stitchflow") and name[0] != "_":
+            if inspect.isclass(thing) or inspect.isfunction(thing):
                 found[f"{module.__name__}.{name}"] = thing
+    for name, thing in vars(sf.metrics).items():
+        if inspect.isfunction(thing) and name[0] != "_":
+            found[f"stitchflow.metrics.{name}"] = thing
     return found
 
 
@@ -34,7 +34,7 @@ def arguments(thing: object) -> list[str]:
     return [name for name in parameters if name not in ("self", "args", "kwargs")]
 
 
-@pytest.mark.parametrize("name", documented())
+@pytest.mark.parametrize("name", sorted(documented()))
 def test_every_argument_is_explained(name):
     thing = documented()[name]
     text = inspect.getdoc(thing) or ""

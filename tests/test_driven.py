@@ -1,7 +1,6 @@
 """The parts that methods without a curve share."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from stitchflow._training.optimise import Optimum, minimise
 class MeanDrift(Driven):
     """The smallest method: a field that moves everybody by the mean displacement."""
 
-    name: ClassVar[str] = "mean-drift"
+    name = "mean-drift"
     hidden: tuple[int, ...] = (8,)
 
     def learn(self, data, key, progress, checkpoint) -> Optimum:

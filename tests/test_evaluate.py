@@ -5,6 +5,7 @@ import json
 import pickle
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -213,7 +214,7 @@ class Half(Flow):
 
     def simulate(self, x0, times, key=0, *, weights=None, ode=False):
         moved = np.where(self.side * x0[:, :1] > 0, AHEAD[None, :], 0.0)
-        return np.stack([x0 + (t - times[0]) * moved for t in times])
+        return jnp.stack([x0 + (t - times[0]) * moved for t in times])
 
 
 @pytest.mark.parametrize("most", [2000, 120])

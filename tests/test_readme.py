@@ -25,8 +25,8 @@ def test_examples_run(block, tmp_path, monkeypatch, capsys):
         import pandas as pd
 
         data = double_well(n=60, key=0)[0]
-        names = list(map(str, range(len(data.x))))
-        days = pd.DataFrame({"day": data.times[data.index]}, index=names)
+        labels = pd.Index(map(str, range(len(data.x))))
+        days = pd.DataFrame({"day": data.times[data.index]}, index=labels)
         cells = anndata.AnnData(data.x, obs=days)
         cells.obsm["X_pca"] = data.x
         cells.write_h5ad(tmp_path / "cells.h5ad")

@@ -226,7 +226,7 @@ def test_without_jinja_the_extra_is_named_before_any_work(tmp_path, monkeypatch)
 # The command
 
 
-def command(*arguments) -> int:
+def command(*arguments) -> object:
     with pytest.raises(SystemExit) as end:
         cli.main([str(argument) for argument in arguments])
     return end.value.code

@@ -56,6 +56,7 @@ from stitchflow._objective.intervals import Midpoint as Midpoint
 from stitchflow._objective.intervals import Trapezoid as Trapezoid
 from stitchflow._objective.residual import Residual as Residual
 from stitchflow._objective.residual import VelocityResidual as VelocityResidual
+from stitchflow._status import BadInput as BadInput
 from stitchflow._status import DataWarning as DataWarning
 from stitchflow._status import ExtrapolationWarning as ExtrapolationWarning
 from stitchflow._status import NotAvailable as NotAvailable
@@ -67,6 +68,7 @@ from stitchflow._stitching.stitching import fit as fit
 from stitchflow._storage.save import load as load
 from stitchflow._training.checkpoint import Checkpoint as Checkpoint
 from stitchflow._training.cluster import run_all as run_all
+from stitchflow._training.history import StageHistory as StageHistory
 from stitchflow._training.optimise import Optimiser as Optimiser
 from stitchflow.rivals import *  # noqa: F403
 

@@ -1,7 +1,8 @@
 """Distances between clouds of any sizes and weights, and scores against a known energy.
 
-Every distance takes the weights of both clouds, in any unit; None are equal ones. A cloud is a
-measure: an individual of weight two counts as two of weight one at its place.
+Every distance takes two clouds, which are arrays of points (n, dim), and the weights of both, in
+any unit; None are equal ones. A cloud is a measure: an individual of weight two counts as two of
+weight one at its place.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ Weights = np.ndarray | None
 
 
 class Distance(Protocol):
-    """What `DISTANCES` holds: two clouds and their weights in, a number out."""
+    """The signature of the functions in `DISTANCES`.
+
+    Two clouds and their weights go in, and one number comes out.
+    """
 
     def __call__(
         self, x: np.ndarray, y: np.ndarray, x_weights: Weights = None, y_weights: Weights = None
@@ -32,12 +36,48 @@ class Distance(Protocol):
 
 
 def w1(x: np.ndarray, y: np.ndarray, x_weights: Weights = None, y_weights: Weights = None) -> float:
-    """Exact 1-Wasserstein distance."""
+    r"""The exact 1-Wasserstein distance, $W_1 = \min_\pi E_\pi|x - y|$.
+
+    The minimum is over the couplings $\pi$ of the two clouds. All pairs are held in memory.
+
+    Arguments:
+        x: the points of the first cloud, (n, dim).
+        y: the points of the second cloud, (m, dim).
+        x_weights: how much each point of `x` counts, (n,), in any unit; None counts all alike.
+        y_weights: how much each point of `y` counts, (m,), in any unit; None counts all alike.
+
+    Returns:
+        A number in the unit of the data.
+
+    Examples:
+        >>> x = np.array([[0.0], [1.0]])
+        >>> sf.metrics.w1(x, x + 2.0)
+        2.0
+        >>> round(sf.metrics.w1(x, np.array([[0.0]]), x_weights=np.array([3.0, 1.0])), 6)
+        0.25
+    """
     return _transport_cost(cdist(x, y), x_weights, y_weights)
 
 
 def w2(x: np.ndarray, y: np.ndarray, x_weights: Weights = None, y_weights: Weights = None) -> float:
-    """Exact 2-Wasserstein distance."""
+    r"""The exact 2-Wasserstein distance, $W_2 = \min_\pi\sqrt{E_\pi|x - y|^2}$.
+
+    The minimum is over the couplings $\pi$ of the two clouds. All pairs are held in memory.
+
+    Arguments:
+        x: the points of the first cloud, (n, dim).
+        y: the points of the second cloud, (m, dim).
+        x_weights: how much each point of `x` counts, (n,), in any unit; None counts all alike.
+        y_weights: how much each point of `y` counts, (m,), in any unit; None counts all alike.
+
+    Returns:
+        A number in the unit of the data.
+
+    Examples:
+        >>> x = np.array([[0.0, 0.0], [1.0, 0.0]])
+        >>> sf.metrics.w2(x, x + np.array([3.0, 4.0]))
+        5.0
+    """
     cost = _transport_cost(cdist(x, y, "sqeuclidean"), x_weights, y_weights)
     return float(np.sqrt(max(cost, 0.0)))
 
@@ -71,7 +111,25 @@ def _shares(weights: Weights, n: int, name: str) -> Weights:
 def sliced_w2(
     x: np.ndarray, y: np.ndarray, x_weights: Weights = None, y_weights: Weights = None
 ) -> float:
-    """Root mean squared 2-Wasserstein distance over fixed random directions."""
+    r"""The root mean square of the 2-Wasserstein distance along 200 random directions.
+
+    $SW_2^2 = E_\theta\,W_2^2(\theta\cdot x, \theta\cdot y)$. The directions are the same at every
+    call, so that results can be compared. It costs n log n and needs no array of pairs.
+
+    Arguments:
+        x: the points of the first cloud, (n, dim).
+        y: the points of the second cloud, (m, dim).
+        x_weights: how much each point of `x` counts, (n,), in any unit; None counts all alike.
+        y_weights: how much each point of `y` counts, (m,), in any unit; None counts all alike.
+
+    Returns:
+        A number in the unit of the data.
+
+    Examples:
+        >>> x = np.array([[0.0], [1.0], [4.0]])
+        >>> round(sf.metrics.sliced_w2(x, x + 2.0), 6)
+        2.0
+    """
     directions = np.random.default_rng(0).standard_normal((x.shape[1], PROJECTIONS))
     directions /= np.linalg.norm(directions, axis=0)
     a, b = _shares(x_weights, len(x), "x_weights"), _shares(y_weights, len(y), "y_weights")
@@ -84,7 +142,14 @@ def sliced_w2(
 
 
 def pair_band(cloud: np.ndarray) -> tuple[float, float]:
-    """5 and 95 % of the pair distances within a cloud."""
+    """The 5 % and 95 % quantiles of the pair distances within a cloud.
+
+    Arguments:
+        cloud: points (n, dim); of more than 2,000, a random 2,000 are used.
+
+    Returns:
+        Both quantiles, the smaller first.
+    """
     if len(cloud) > MOST_PAIRED:
         cloud = cloud[np.random.default_rng(0).permutation(len(cloud))[:MOST_PAIRED]]
     low, high = np.percentile(pdist(cloud), [5.0, 95.0])
@@ -107,10 +172,24 @@ def _mean(pairs: np.ndarray, a: Weights, b: Weights) -> float:
 def energy_distance(
     x: np.ndarray, y: np.ndarray, x_weights: Weights = None, y_weights: Weights = None
 ) -> float:
-    """2 E|X - Y| - E|X - X'| - E|Y - Y'|, not below zero.
+    r"""The energy distance, $2\,E|X - Y| - E|X - X'| - E|Y - Y'|$, which is not negative.
 
-    It counts pairs of an individual with itself, in float64. Fits are trained by another estimate,
+    $X, X'$ are independent draws from the first cloud, and $Y, Y'$ from the second, so that pairs
+    of an individual with itself count. Fits are trained by another estimate,
     `_objective.consistency.energy_distance`, which leaves them out and can be differentiated.
+
+    Arguments:
+        x: the points of the first cloud, (n, dim).
+        y: the points of the second cloud, (m, dim).
+        x_weights: how much each point of `x` counts, (n,), in any unit; None counts all alike.
+        y_weights: how much each point of `y` counts, (m,), in any unit; None counts all alike.
+
+    Returns:
+        A number in the unit of the data, zero for equal clouds up to rounding.
+
+    Examples:
+        >>> sf.metrics.energy_distance(np.array([[0.0]]), np.array([[3.0]]))
+        6.0
     """
     a, b = _shares(x_weights, len(x), "x_weights"), _shares(y_weights, len(y), "y_weights")
     within = _mean(cdist(x, x), a, a), _mean(cdist(y, y), b, b)
@@ -120,7 +199,26 @@ def energy_distance(
 def mmd(
     x: np.ndarray, y: np.ndarray, x_weights: Weights = None, y_weights: Weights = None
 ) -> float:
-    """Biased squared MMD, mean of five Gaussian kernels around the median distance."""
+    r"""The squared maximum mean discrepancy, $E\,k(X, X') + E\,k(Y, Y') - 2\,E\,k(X, Y)$.
+
+    $k$ is the mean of five Gaussian kernels, whose widths are 1/4, 1/2, 1, 2 and 4 times the median
+    distance between individuals of both clouds. The estimate is the biased one, which includes each
+    individual's pair with itself.
+
+    Arguments:
+        x: the points of the first cloud, (n, dim).
+        y: the points of the second cloud, (m, dim).
+        x_weights: how much each point of `x` counts, (n,), in any unit; None counts all alike.
+        y_weights: how much each point of `y` counts, (m,), in any unit; None counts all alike.
+
+    Returns:
+        A number without unit, zero for equal clouds up to rounding.
+
+    Examples:
+        >>> x = np.array([[0.0], [1.0]])
+        >>> sf.metrics.mmd(x, x)
+        0.0
+    """
     a, b = _shares(x_weights, len(x), "x_weights"), _shares(y_weights, len(y), "y_weights")
     median = _median_distance(x, y, a, b)
 
@@ -154,7 +252,25 @@ def _median_distance(x: np.ndarray, y: np.ndarray, a: Weights, b: Weights) -> fl
 def bures(
     x: np.ndarray, y: np.ndarray, x_weights: Weights = None, y_weights: Weights = None
 ) -> float:
-    """Squared Bures-Wasserstein distance of Gaussian fits."""
+    r"""The squared 2-Wasserstein distance between the Gaussians of equal mean and covariance.
+
+    $|\mu_x - \mu_y|^2 +
+    \mathrm{tr}\,(\Sigma_x + \Sigma_y - 2(\Sigma_y^{1/2}\Sigma_x\Sigma_y^{1/2})^{1/2})$
+
+    Arguments:
+        x: the points of the first cloud, (n, dim).
+        y: the points of the second cloud, (m, dim).
+        x_weights: how much each point of `x` counts, (n,), in any unit; None counts all alike.
+        y_weights: how much each point of `y` counts, (m,), in any unit; None counts all alike.
+
+    Returns:
+        A number in the squared unit of the data.
+
+    Examples:
+        >>> x = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> round(sf.metrics.bures(x, x + np.array([3.0, 4.0])), 6)
+        25.0
+    """
     (mean_x, cov_x), (mean_y, cov_y) = _moments(x, x_weights), _moments(y, y_weights)
     root = np.real(sqrtm(cov_y))
     cross = np.real(sqrtm(root @ cov_x @ root))
@@ -165,7 +281,26 @@ def bures(
 def bd2_uvp(
     x: np.ndarray, y: np.ndarray, x_weights: Weights = None, y_weights: Weights = None
 ) -> float:
-    """100 bures / (tr Sigma_y / 2), the normaliser of the authors' code."""
+    r"""The unexplained variance in percent, a scaled `bures`.
+
+    $100\,\mathrm{bures}(x, y)\,/\,(\tfrac12\,\mathrm{tr}\,\Sigma_y)$
+
+    The normaliser is that of the authors' code. The second cloud is the reference.
+
+    Arguments:
+        x: the points of the first cloud, (n, dim).
+        y: the points of the second cloud, (m, dim).
+        x_weights: how much each point of `x` counts, (n,), in any unit; None counts all alike.
+        y_weights: how much each point of `y` counts, (m,), in any unit; None counts all alike.
+
+    Returns:
+        A number in percent.
+
+    Examples:
+        >>> x = np.array([[-1.0], [1.0]])
+        >>> round(sf.metrics.bd2_uvp(x + 0.1, x), 6)
+        2.0
+    """
     spread = float(np.trace(_moments(y, y_weights)[1]))
     return 100.0 * bures(x, y, x_weights, y_weights) / (0.5 * spread)
 
@@ -177,13 +312,46 @@ def _moments(x: np.ndarray, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pattern_r2(learned: np.ndarray, truth: np.ndarray) -> float:
-    """Squared correlation: blind to scale and shift."""
+    r"""The squared correlation of two sets of values, which ignores their scale and their shift.
+
+    $R^2 = \mathrm{cov}(a, b)^2\,/\,(\mathrm{var}(a)\,\mathrm{var}(b))$
+
+    Arguments:
+        learned: values of the fitted function at some points, of any shape.
+        truth: values of the true function at the same points.
+
+    Returns:
+        A number from 0 to 1, which is 1 where one set is a linear function of the other.
+
+    Examples:
+        >>> truth = np.array([0.0, 1.0, 2.0])
+        >>> round(sf.metrics.pattern_r2(5.0 - 3.0 * truth, truth), 6)
+        1.0
+    """
     a, b = np.ravel(learned) - np.mean(learned), np.ravel(truth) - np.mean(truth)
     return float((a @ b) ** 2 / ((a @ a) * (b @ b)))
 
 
 def raw_r2(learned: np.ndarray, truth: np.ndarray) -> float:
-    """Coefficient of determination after both are centred."""
+    r"""The coefficient of determination after the mean of each set of values is removed.
+
+    $R^2 = 1 - \sum_i (a_i - b_i)^2\,/\,\sum_i b_i^2$ for centred $a$ (learned) and $b$ (true). It
+    ignores a shift, which a potential is free up to, but not the scale.
+
+    Arguments:
+        learned: values of the fitted function at some points.
+        truth: values of the true function at the same points.
+
+    Returns:
+        A number of at most 1, which is negative where the mean of `truth` is the better prediction.
+
+    Examples:
+        >>> truth = np.array([0.0, 1.0, 2.0])
+        >>> sf.metrics.raw_r2(truth + 7.0, truth)
+        1.0
+        >>> sf.metrics.raw_r2(0.5 * truth, truth)
+        0.75
+    """
     a, b = learned - learned.mean(), truth - truth.mean()
     return float(1.0 - ((a - b) ** 2).sum() / (b**2).sum())
 

@@ -1,11 +1,13 @@
-"""Watching a fit: every look at its loop is a row, told to one function.
+"""Callbacks that watch a fit: they are called with a row of numbers each time its loss is read.
 
-A row has the `stage` of the fit, the `step` within it, and the means of the loss and of its parts
-since the look before. Any function of a row will do; those here pass rows on to a tracker.
+A row is a dictionary of the `stage` of the fit, the `step` within it, and the means of the loss and
+of its parts since the row before. Any function of a row can be a callback; the classes here pass
+rows on to a tracker.
 
->>> rows = []
->>> fit = stitchflow.fit(data, callback=rows.append)                      # doctest: +SKIP
->>> fit = stitchflow.fit(data, callback=tracking.TensorBoard("logs"))     # doctest: +SKIP
+Examples:
+    >>> rows = []
+    >>> fit = sf.fit(data, callback=rows.append)                              # doctest: +SKIP
+    >>> rows[-1]["loss"]                                                      # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from stitchflow._status import BadInputType, require
 with warnings.catch_warnings():
     # A notebook without ipywidgets has bars of text, which need no word at the import.
     warnings.simplefilter("ignore", TqdmWarning)
-    from tqdm.auto import tqdm
+    from tqdm.auto import tqdm as tqdm
 
-__all__ = ["Callback", "MLflow", "TensorBoard", "WandB", "tqdm"]
+__all__ = ["Callback", "MLflow", "TensorBoard", "WandB"]
 
 Callback = Callable[[dict[str, Any]], Any]
 
@@ -35,7 +37,11 @@ _watcher: ContextVar[Callback | None] = ContextVar("watcher", default=None)
 
 @contextmanager
 def watched_by(callback: Callback | None) -> Iterator[None]:
-    """Loops inside tell their rows to `callback`."""
+    """A context in which every training loop passes its rows to a callback.
+
+    Arguments:
+        callback: a function of a row; None for none.
+    """
     if callback is not None and not callable(callback):
         raise BadInputType(f"callback must be a function of a row, got {callback!r}")
     token = _watcher.set(callback)
@@ -46,14 +52,28 @@ def watched_by(callback: Callback | None) -> Iterator[None]:
 
 
 def tell(stage: str, row: dict[str, float]) -> None:
-    """Hand a row to whoever watches."""
+    """Pass a row to the callback of the context, if there is one.
+
+    Arguments:
+        stage: the name of the stage.
+        row: the step and the numbers.
+    """
     watcher = _watcher.get()
     if watcher is not None:
         watcher({"stage": stage, **row})
 
 
 class TensorBoard:
-    """Rows as scalars in a folder that `tensorboard --logdir` shows."""
+    """A callback that writes rows as scalars for TensorBoard.
+
+    `tensorboard --logdir` with the same folder shows them. It needs `stitchflow[tensorboard]`.
+
+    Arguments:
+        folder: where the event files are written.
+
+    Examples:
+        >>> sf.fit(data, callback=sf.tracking.TensorBoard("logs"))    # doctest: +SKIP
+    """
 
     def __init__(self, folder: Any):
         self.writer = require("tensorboard.summary", "tensorboard").Writer(str(folder))
@@ -65,7 +85,13 @@ class TensorBoard:
 
 
 class MLflow:
-    """Rows as metrics of MLflow's active run, or of a new one."""
+    """A callback that logs rows as metrics of MLflow's active run, or of a new one.
+
+    It needs `stitchflow[mlflow]`.
+
+    Examples:
+        >>> sf.fit(data, callback=sf.tracking.MLflow())    # doctest: +SKIP
+    """
 
     def __init__(self) -> None:
         self.mlflow = require("mlflow", "mlflow")
@@ -75,7 +101,16 @@ class MLflow:
 
 
 class WandB:
-    """Rows in the active run of Weights & Biases, or in a new one with these `settings`."""
+    """A callback that logs rows to the active run of Weights & Biases, or to a new one.
+
+    It needs `stitchflow[wandb]`.
+
+    Arguments:
+        settings: arguments of `wandb.init`, used where no run is active.
+
+    Examples:
+        >>> sf.fit(data, callback=sf.tracking.WandB(project="cells"))    # doctest: +SKIP
+    """
 
     def __init__(self, **settings: Any):
         wandb = require("wandb", "wandb")

@@ -32,12 +32,32 @@ MOST_ROWS = 20  # of a table in a notebook
 
 @dataclass(frozen=True, eq=False)
 class Snapshots:
-    """Individuals in one long table, sorted by time; time is an index into `times`.
+    """A population observed at several times: one long table of individuals, sorted by time.
 
-    Make one with `from_arrays` or `from_table`. `weights` sum to the number of individuals within
-    each time, `ids` name the same individual across times, `groups` a donor or replicate; `rows`
-    are the row numbers in the original table, and `names` the names of all rows of that table, used
-    for display only.
+    Make one with `from_arrays` or `from_table`, which check their input and sort it. The numbers of
+    individuals may differ between times, and times may have any spacing. Methods that return a part
+    of the data, such as `split`, return new snapshots and leave these unchanged.
+
+    Arguments:
+        x: the positions of all individuals, (n, dim).
+        index: for each individual, the place of its time in `times`, (n,).
+        times: the observed times, increasing.
+        weights: how much each individual counts; they sum to the number of individuals of a time.
+        ids: the same individual has the same id at all times; None where individuals are not
+            followed.
+        groups: the donor, batch or replicate of each individual; None where there are none.
+        rows: the row numbers of the individuals in the original table.
+        names: the names of all rows of the original table, for display only.
+
+    Examples:
+        >>> clouds = [np.zeros((5, 2)), np.ones((7, 2))]
+        >>> data = sf.Snapshots.from_arrays(clouds, times=[0.0, 2.5])
+        >>> data
+        Snapshots(2 times from 0 to 2.5, 12 individuals, 2 dimensions)
+        >>> len(data), data.dim, data.counts.tolist()
+        (2, 2, [5, 7])
+        >>> data.cloud(1).shape
+        (7, 2)
     """
 
     x: np.ndarray
@@ -57,11 +77,24 @@ class Snapshots:
         *,
         paired: bool = False,
     ) -> Snapshots:
-        """From one (n, dim) array per time; with `paired`, row i is the same individual throughout.
+        """Make snapshots of one array per time.
 
-        >>> import numpy as np
-        >>> Snapshots.from_arrays([np.zeros((5, 2)), np.ones((7, 2))], times=[0.0, 2.5])
-        Snapshots(2 times from 0 to 2.5, 12 individuals, 2 dimensions)
+        Arguments:
+            clouds: one array (n, dim) for each time; n may differ between times, dim may not.
+            times: the time of each cloud, in any order and with any spacing, all different.
+            weights: one array (n,) for each time; None counts all individuals alike. Only ratios
+                within a time matter.
+            paired: whether row i of every cloud is the same individual, which gives individuals
+                ids. All clouds must then have the same size.
+
+        Returns:
+            Snapshots in the order of the times.
+
+        Examples:
+            >>> cloud = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]])
+            >>> data = sf.Snapshots.from_arrays([cloud, cloud + 1.0], [0.0, 2.5], paired=True)
+            >>> data.paths.shape
+            (2, 3, 2)
         """
         times = as_times(times)
         if len(clouds) != len(times):
@@ -98,7 +131,26 @@ class Snapshots:
     def from_table(
         x: Any, t: Any, weights: Any = None, ids: Any = None, groups: Any = None
     ) -> Snapshots:
-        """From a long table: `x` (n, dim), the time of each row, and optional columns."""
+        """Make snapshots of a long table with one row per individual and time, in any order.
+
+        Arguments:
+            x: the positions, (n, dim).
+            t: the time of each row; equal times make one snapshot.
+            weights: how much each row counts; None counts all alike. Only ratios within a time
+                matter.
+            ids: which individual each row shows; rows with equal ids at different times are one
+                individual. None where individuals are not followed.
+            groups: the donor, batch or replicate of each row, for `split`; None where there are
+                none.
+
+        Returns:
+            Snapshots with the rows sorted by time; `rows` are their numbers in the given table.
+
+        Examples:
+            >>> data = sf.Snapshots.from_table(np.arange(6.0).reshape(3, 2), t=[1.0, 0.0, 1.0])
+            >>> data.times.tolist(), data.counts.tolist(), data.rows.tolist()
+            ([0.0, 1.0], [1, 2], [1, 0, 2])
+        """
         x = as_cloud(x, "x")
         t = as_times(t, "t")
         n = len(x)
@@ -143,12 +195,12 @@ class Snapshots:
 
     @property
     def dim(self) -> int:
-        """How many coordinates an individual has."""
+        """The number of coordinates of an individual."""
         return self.x.shape[1]
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """How many individuals each time has."""
+        """The number of individuals at each time."""
         return np.bincount(self.index, minlength=len(self.times))
 
     @cached_property
@@ -156,29 +208,70 @@ class Snapshots:
         return np.concatenate([[0], np.cumsum(self.counts)])
 
     def slice(self, k: int) -> slice:
-        """The rows of the k-th time."""
+        """The rows of one time.
+
+        Arguments:
+            k: the place of the time in `times`.
+
+        Returns:
+            A slice of `x`, `index`, `weights` and the other columns.
+        """
         return slice(int(self._starts[k]), int(self._starts[k + 1]))
 
     def cloud(self, k: int) -> np.ndarray:
-        """The individuals of the k-th time."""
+        """The positions of the individuals of one time.
+
+        Arguments:
+            k: the place of the time in `times`.
+
+        Returns:
+            An array (n, dim).
+        """
         return self.x[self.slice(k)]
 
     def cloud_weights(self, k: int) -> np.ndarray:
-        """The weights of the individuals of the k-th time."""
+        """The weights of the individuals of one time.
+
+        Arguments:
+            k: the place of the time in `times`.
+
+        Returns:
+            An array (n,) with the sum n.
+        """
         return self.weights[self.slice(k)]
 
     def uneven_weights(self, k: int) -> np.ndarray | None:
-        """The same, or None where all individuals of the k-th time have equal weights."""
+        """The weights of the individuals of one time where they differ.
+
+        Arguments:
+            k: the place of the time in `times`.
+
+        Returns:
+            An array (n,) with the sum n, or None where all weights are equal.
+        """
         weights = self.cloud_weights(k)
         return None if np.ptp(weights) == 0 else weights
 
     @property
     def clouds(self) -> list[np.ndarray]:
-        """The individuals of each time."""
+        """The positions of the individuals of each time, one array (n, dim) each."""
         return [self.cloud(k) for k in range(len(self))]
 
     def at(self, t: float) -> int:
-        """The index of an observed time, or an error that lists them."""
+        """The place of an observed time in `times`.
+
+        Arguments:
+            t: a time; it may differ from the observed one by 1e-9 of the duration.
+
+        Returns:
+            A number k for `cloud(k)`. A time that was not observed raises an error that lists those
+            that were.
+
+        Examples:
+            >>> data = sf.Snapshots.from_table(np.zeros((3, 1)), t=[0.0, 1.0, 2.5])
+            >>> data.at(2.5)
+            2
+        """
         nearest = int(np.abs(self.times - check_number(t, "time")).argmin())
         if not near_times(t, self.times)[0, nearest]:
             listed = ", ".join(f"{u:.12g}" for u in self.times[:20])
@@ -186,7 +279,14 @@ class Snapshots:
         return nearest
 
     def take(self, rows: np.ndarray) -> Snapshots:
-        """Chosen rows of this table; times without individuals of positive weight are removed."""
+        """Choose some rows of this table.
+
+        Arguments:
+            rows: row numbers of this table, not of the original one, in any order.
+
+        Returns:
+            Snapshots of those rows. Times without individuals of positive weight are removed.
+        """
         rows = np.sort(np.asarray(rows, int))
         left = np.bincount(self.index[rows], self.weights[rows], minlength=len(self))
         rows = rows[left[self.index[rows]] > 0]
@@ -204,21 +304,50 @@ class Snapshots:
         )
 
     def drop_times(self, times: Iterable[float]) -> Snapshots:
-        """Without the individuals of the given times."""
+        """Leave out some of the observed times.
+
+        Arguments:
+            times: observed times.
+
+        Returns:
+            Snapshots of the individuals of the other times.
+        """
         return self.take(np.flatnonzero(~np.isin(self.index, [self.at(t) for t in times])))
 
     def keep_times(self, times: Iterable[float]) -> Snapshots:
-        """Only the individuals of the given times."""
+        """Choose some of the observed times.
+
+        Arguments:
+            times: observed times.
+
+        Returns:
+            Snapshots of the individuals of these times.
+        """
         return self.take(np.flatnonzero(np.isin(self.index, [self.at(t) for t in times])))
 
     def split(
         self, fraction: float, key: KeyLike = 0, *, by: str | None = None
     ) -> tuple[Snapshots, Snapshots]:
-        """Two parts with `fraction` of the individuals of each time in the first.
+        """Divide the individuals at random into two parts, such as training and test data.
 
-        Every time keeps at least one individual in the first part. Individuals known by id stay
-        in one part at all times, and `by="group"` keeps groups together: then `fraction` is a share
-        of ids or groups, and a part has no snapshot of a time at which it has no individuals.
+        Every time keeps at least one individual in the first part. Where ids or groups are kept
+        together, a part has no snapshot of a time at which it has no individuals.
+
+        Arguments:
+            fraction: the share of the first part, above 0 and below 1, of the individuals of each
+                time, or of all ids or groups where those are kept together.
+            key: an integer seed or a JAX key; the same key gives the same parts.
+            by: what is divided: "individual", "id" or "group". None means "id" where there are ids,
+                so that an individual is in one part at all times, and else "individual".
+
+        Returns:
+            The two parts.
+
+        Examples:
+            >>> data = sf.Snapshots.from_arrays([np.zeros((10, 2)), np.ones((20, 2))], [0.0, 1.0])
+            >>> train, test = data.split(0.7)
+            >>> train.counts.tolist(), test.counts.tolist()
+            ([7, 14], [3, 6])
         """
         check_number(fraction, "fraction", 0.0, 1.0, open_low=True)
         if by not in (None, "individual", "id", "group"):
@@ -243,7 +372,15 @@ class Snapshots:
         return self.take(np.flatnonzero(chosen)), self.take(np.flatnonzero(~chosen))
 
     def subsample(self, n: int, key: KeyLike = 0) -> Snapshots:
-        """At most n individuals of each time, drawn at random."""
+        """Draw individuals of each time at random, without replacement.
+
+        Arguments:
+            n: the largest number of individuals of a time; times with fewer keep all of them.
+            key: an integer seed or a JAX key.
+
+        Returns:
+            Snapshots of the drawn individuals.
+        """
         rng = as_rng(key)
         rows = [
             rng.permutation(np.arange(len(self.x))[self.slice(k)])[:n] for k in range(len(self))
@@ -251,9 +388,16 @@ class Snapshots:
         return self.take(np.concatenate(rows))
 
     def reweighted(self, key: KeyLike) -> Snapshots:
-        """A bootstrap of the individuals of each time: the same individuals with random counts.
+        """A bootstrap of the individuals of each time: the same individuals with random weights.
 
-        Individuals known by id have the same count at all times.
+        Weights follow from draws with replacement. Individuals known by id have the same count at
+        all times.
+
+        Arguments:
+            key: an integer seed or a JAX key.
+
+        Returns:
+            Snapshots with the same rows and other weights, some of them zero.
         """
         rng, weights = as_rng(key), np.empty(len(self.x))
         if self.ids is not None:
@@ -272,7 +416,7 @@ class Snapshots:
 
     @property
     def paired(self) -> bool:
-        """Whether every time shows the same identified individuals."""
+        """Whether every time shows the same individuals, known by their ids."""
         if self.ids is None or len(set(self.counts)) > 1:
             return False
         first = np.sort(self.ids[self.slice(0)])
@@ -281,7 +425,10 @@ class Snapshots:
 
     @property
     def paths(self) -> np.ndarray:
-        """(time, individual, dim) of paired data."""
+        """The paths of the individuals of paired data, (time, individual, dim).
+
+        Individuals are in the order of their ids. Data that is not paired raises an error.
+        """
         if not self.paired:
             raise BadInput("paths need the same identified individuals at every time")
         assert self.ids is not None
@@ -290,7 +437,11 @@ class Snapshots:
 
     @cached_property
     def units(self) -> Units:
-        """Centre, one common length (root mean variance) and one duration."""
+        """The units in which a fit to this data computes.
+
+        The centre is the mean of all individuals, the length the root of the mean variance over
+        dimensions, and the duration the time from the first to the last snapshot.
+        """
         x = self.x.astype(np.float64)
         centre = x.mean(axis=0)
         length = float(np.sqrt(((x - centre) ** 2).mean()))
@@ -311,25 +462,38 @@ class Snapshots:
 
     @cached_property
     def actions(self) -> np.ndarray:
-        """Squared displacement over duration of each gap: where motion is fast."""
+        """The squared displacement over the duration of each gap between times, (times - 1,).
+
+        Large values show where motion is fast.
+        """
         times, clouds = self._windows
         passed = np.cumsum(actions(clouds, self.paired) / np.diff(times))
         return np.diff(np.interp(self.times, times, np.concatenate([[0.0], passed])))
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that a baseline stores of its data (without ids and groups)."""
+        """The arrays that a baseline stores of its data, without ids and groups."""
         return {"x": self.x, "index": self.index, "times": self.times, "weights": self.weights}
 
     @staticmethod
     def from_stored(arrays: dict[str, np.ndarray]) -> Snapshots:
-        """Snapshots from `arrays`."""
+        """Snapshots from the arrays that a baseline has stored.
+
+        Arguments:
+            arrays: what `Snapshots.arrays` returned.
+
+        Returns:
+            Snapshots without ids, groups and names.
+        """
         t = arrays["times"][arrays["index"]]
         return Snapshots.from_table(arrays["x"], t, weights=arrays["weights"])
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of everything in the table, independent of its file; the order of rows matters."""
+        """A hash of everything in the table, independent of the file it came from.
+
+        The order of the rows matters.
+        """
         # Names of groups are told apart from the same names as ids.
         digest = hashlib.sha256(b"" if self.groups is None else b"groups")
         for column in (self.x, self.index, self.times, self.weights, self.ids, self.groups):

@@ -27,12 +27,31 @@ Rate = Callable[[Array, Array], Array]
 
 
 class Curve(eqx.Module):
-    r"""$\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, particles linear between nodes.
+    r"""A curve of distributions, $\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, with straight paths.
 
-    Weights and bandwidth do not move in time, so the kernel-averaged velocity transports the
-    density exactly (Claim 1). Each of the three can be frozen; the bandwidth stays between
-    `least_bandwidth` and `most_bandwidth`, which have its shape. With a `growth` rate the weights
-    change along the paths.
+    Particles move at constant velocity between nodes. Weights and bandwidth do not change in time,
+    so that the kernel-averaged velocity transports the density exactly (Claim 1); with a `growth`
+    rate the weights change along the paths. Everything is in internal units (`Units`). A fit holds
+    its curve as `fit.flow.curve`.
+
+    Arguments:
+        particles: the positions of the n particles at the k nodes, (k, n, dim).
+        log_weights: logarithms of the particles' weights, (n,), which need not be normalised.
+        raw_bandwidth: the kernels' width before softplus and bounds: (), (dim,) or (n, dim).
+        times: the times of the nodes, increasing.
+        least_bandwidth: the lower bound of the width, of the same shape; None means zero.
+        most_bandwidth: the upper bound of the width, of the same shape; None means no bound.
+        learn_particles: whether the positions are trained.
+        learn_weights: whether the weights are trained.
+        learn_bandwidth: whether the width is trained.
+        growth: a function g(x, t) that returns the rate at which mass grows; None for none.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> line = jnp.array([[[0.0]], [[2.0]]])
+        >>> curve = sf.Curve(line, jnp.zeros(1), jnp.zeros(()), times=(0.0, 4.0))
+        >>> curve.centres(jnp.array(1.0)).tolist()
+        [[0.5]]
     """
 
     particles: Float[Array, "k n d"]
@@ -85,7 +104,7 @@ class Curve(eqx.Module):
 
     @property
     def held_at(self) -> tuple[float, ...]:
-        """The times at which the positions `particles` are given."""
+        """The times at which `particles` gives positions."""
         return self.times
 
     @property
@@ -110,24 +129,24 @@ class Curve(eqx.Module):
 
     @property
     def speed(self) -> float:
-        """Root mean squared speed of the particles, averaged over time and not over intervals."""
+        """The root mean squared speed of the particles, averaged over time, not intervals."""
         velocities = jnp.diff(self.positions, axis=0) / self.steps[:, None, None]
         squares = (velocities**2).sum(-1).mean(axis=1)
         return float(jnp.sqrt(self.steps @ squares / self.steps.sum()))
 
     @property
     def positions(self) -> Float[Array, "k n d"]:
-        """Where the particles are at the nodes."""
+        """The positions of the particles at the nodes, (k, n, dim)."""
         return self.particles if self.learn_particles else jax.lax.stop_gradient(self.particles)
 
     @property
     def node_velocities(self) -> Float[Array, "k n d"] | None:
-        """Velocities at the nodes, or None where paths are straight between them."""
+        """The velocities at the nodes, or None where paths are straight between nodes."""
         return None
 
     @property
     def bandwidth(self) -> Float[Array, ...]:
-        """The kernels' width, between its two bounds."""
+        """The width of the kernels, between its two bounds."""
         raw = self.raw_bandwidth
         least, most = jax.lax.stop_gradient((self.least_bandwidth, self.most_bandwidth))
         width = least + jax.nn.softplus(raw if self.learn_bandwidth else jax.lax.stop_gradient(raw))
@@ -135,7 +154,7 @@ class Curve(eqx.Module):
 
     @property
     def node_logits(self) -> Float[Array, "k n"]:
-        r"""Log weights at the nodes: constant, or $\log w_i(0) + \int g(x_i(s), s)\,ds$."""
+        r"""The log weights at the nodes: constant, or $\log w_i(0) + \int g(x_i(s), s)\,ds$."""
         start = self.log_weights
         start = start if self.learn_weights else jax.lax.stop_gradient(start)
         x = self.positions
@@ -151,11 +170,29 @@ class Curve(eqx.Module):
         logits: Float[Array, "s n"],
         own: Int[Array, " m"] | None = None,
     ) -> Cloud:
-        """Several marginals as empirical measures on other centres; `own` as in `Cloud`."""
+        """Several marginals as empirical measures on other centres.
+
+        Arguments:
+            centres: the points of the s marginals, (s, n, dim).
+            logits: their log weights, (s, n), which need not be normalised.
+            own: the index of the centre around which each query point was drawn, as in `Cloud`;
+                None where query points belong to no centre.
+
+        Returns:
+            The measures, with weights that sum to one.
+        """
         return Cloud(centres, jax.nn.softmax(logits, axis=1), own)
 
     def kde(self, centres: Float[Array, "n d"], logits: Float[Array, " n"]) -> KDE:
-        """This curve's kernel around other centres."""
+        """This curve's kernel around other centres.
+
+        Arguments:
+            centres: the places of the kernels, (n, dim).
+            logits: their log weights, (n,).
+
+        Returns:
+            The density.
+        """
         return KDE(centres, self.bandwidth, logits)
 
     def _interval(self, t: Scalar) -> tuple[Array, Scalar]:
@@ -166,33 +203,81 @@ class Curve(eqx.Module):
     def within(
         self, j: Int[Array, ""], share: Scalar
     ) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
-        """Particle positions and velocities a share of the way through interval j."""
+        """The positions and velocities of the particles within an interval between nodes.
+
+        Arguments:
+            j: the interval, counted from 0.
+            share: the part of the interval that has passed, from 0 to 1.
+
+        Returns:
+            Positions and velocities, (n, dim) each.
+        """
         x = self.positions
         return (1.0 - share) * x[j] + share * x[j + 1], (x[j + 1] - x[j]) / self.steps[j]
 
     def centres(self, t: Scalar) -> Float[Array, "n d"]:
-        """Particle positions at any time of the curve."""
+        """The positions of the particles at any time of the curve.
+
+        Arguments:
+            t: a time in internal units.
+
+        Returns:
+            An array (n, dim).
+        """
         return self.within(*self._interval(t))[0]
 
     def logits(self, t: Scalar) -> Float[Array, " n"]:
-        """Log weights at any time of the curve, up to the mass gained so far."""
+        """The log weights at any time of the curve, which are not normalised.
+
+        Arguments:
+            t: a time in internal units.
+
+        Returns:
+            An array (n,).
+        """
         j, share = self._interval(t)
         logits = self.node_logits
         return (1.0 - share) * logits[j] + share * logits[j + 1]
 
     def at(self, t: Scalar) -> KDE:
-        """The marginal at any time of the curve."""
+        """The marginal at any time of the curve.
+
+        Arguments:
+            t: a time in internal units.
+
+        Returns:
+            A `KDE` around the positions of the particles.
+        """
         return self.kde(self.centres(t), self.logits(t))
 
     def velocity(self, t: Scalar) -> Float[Array, "n d"]:
-        """Particle velocities at any time; at a node, those of the interval that starts there."""
+        """The velocities of the particles at any time of the curve.
+
+        Arguments:
+            t: a time in internal units; at a node, the interval that starts there counts.
+
+        Returns:
+            An array (n, dim).
+        """
         return self.within(*self._interval(t))[1]
 
 
 def hermite(
     share: Any, step: Any, left: Array, right: Array, left_velocity: Any, right_velocity: Any
 ) -> tuple[Array, Array]:
-    """Place and velocity a share of the way along the cubic with these ends and end velocities."""
+    """The position and velocity along the cubic with given ends and end velocities.
+
+    Arguments:
+        share: the part of the interval that has passed, from 0 to 1.
+        step: the duration of the interval.
+        left: the position at its start.
+        right: the position at its end.
+        left_velocity: the velocity at its start.
+        right_velocity: the velocity at its end.
+
+    Returns:
+        The position and the velocity.
+    """
     chord, rest = right - left, 1.0 - share
     a, b = step * left_velocity - chord, step * right_velocity - chord
     place = rest * left + share * right + share * rest * (rest * a - share * b)
@@ -201,6 +286,7 @@ def hermite(
 
 
 def inverse_softplus(y: Array | np.ndarray) -> Array:
+    r"""The number $\log(e^y - 1)$, whose softplus is the positive y."""
     y = jnp.asarray(y, float)
     return y + jnp.log(-jnp.expm1(-y))
 

@@ -41,10 +41,14 @@ def in_blocks(function: Callable, queries: Any, n: int) -> Any:
 
 
 class Field(eqx.Module):
-    """What one pass over the pairs yields at the query points (of one marginal or of several).
+    """What one pass over the pairs yields at the query points, of one marginal or of several.
 
     A field contains the parts that were computed. Reading another part raises an error with the
     reason `why` it is missing, so that an unknown density is never replaced by a default.
+
+    Arguments:
+        why: the end of the message of that error.
+        parts: arrays by name, among `log_density`, `score`, `velocity`, `laplacian` and `rate`.
     """
 
     parts: dict[str, Array]
@@ -54,7 +58,14 @@ class Field(eqx.Module):
         self.parts, self.why = parts, why
 
     def having(self, **parts: Array) -> Field:
-        """This field with some parts added or replaced."""
+        """This field with some parts added or replaced.
+
+        Arguments:
+            parts: arrays by name.
+
+        Returns:
+            A new field.
+        """
         return Field(self.why, **self.parts | parts)
 
     def _part(self, name: str) -> Array:
@@ -118,10 +129,22 @@ def over_stations(function: Callable, m: int, n: int, *stacked: Array) -> Any:
 
 
 class KDE(eqx.Module):
-    r"""$\rho(x) = \sum_k w_k\,\phi_{h_k}(x - x_k)$ with Gaussian kernels (eq:particle_param).
+    r"""A Gaussian kernel density, $\rho(x) = \sum_k w_k\,\phi_{h_k}(x - x_k)$ (eq:particle_param).
 
-    `bandwidth` is () for one width, (d,) per dimension, (n, d) per particle. `log_weights` need
-    not be normalised.
+    All methods can be differentiated with JAX. Pairs of points and centres are computed in blocks
+    where they would not fit in memory.
+
+    Arguments:
+        centres: the places of the kernels, (n, dim).
+        bandwidth: their standard deviations: () for one width, (dim,) for one per dimension, (n,
+            dim) for one per kernel and dimension.
+        log_weights: logarithms of the kernels' weights, (n,), which need not be normalised.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> rho = sf.KDE.uniform(jnp.array([[-1.0], [1.0]]), bandwidth=1.0)
+        >>> round(float(rho.log_density(jnp.zeros((1, 1)))[0]), 3)
+        -1.419
     """
 
     centres: Float[Array, "n d"]
@@ -130,14 +153,22 @@ class KDE(eqx.Module):
 
     @staticmethod
     def uniform(centres: Array, bandwidth: Array | float | None = None) -> KDE:
-        """Equal weights; Silverman's bandwidth unless one is given."""
+        """A density with kernels of equal weights.
+
+        Arguments:
+            centres: the places of the kernels, (n, dim).
+            bandwidth: the kernels' width as in `KDE`; None uses Silverman's rule.
+
+        Returns:
+            The density.
+        """
         if bandwidth is None:
             bandwidth = silverman(centres)
         return KDE(centres, jnp.asarray(bandwidth, centres.dtype), jnp.zeros(centres.shape[0]))
 
     @property
     def weights(self) -> Float[Array, " n"]:
-        """Kernel weights that sum to one."""
+        """The kernels' weights, which sum to one."""
         return jax.nn.softmax(self.log_weights)
 
     @property
@@ -193,15 +224,28 @@ class KDE(eqx.Module):
 
         $\nabla\log\rho(x) = \sum_k w_k\nabla\phi(x-x_k)\,/\,\sum_l w_l\phi(x-x_l)$ (eq:kde_score),
         $v(x) = \sum_k w_k\phi(x-x_k)\,\dot x_k\,/\,\sum_l w_l\phi(x-x_l)$ (eq:kde_vel).
+
+        Arguments:
+            x: the query points, (m, dim).
+            velocities: the velocities $\dot x_k$ of the centres, (n, dim); None leaves $v$ out.
+
+        Returns:
+            A field of `log_density` (m,), `score` (m, dim) and `velocity` (m, dim).
         """
         n = self.centres.shape[0]
         return in_blocks(lambda q: self._field(q, velocities, False), x, n)
 
     def field_without_self(self, velocities: Float[Array, "n d"] | None = None) -> Field:
-        r"""The same at the centres, particle j left out of its own sums (eq:kde_score_loo).
+        """The same at the centres, where particle j is left out of its own sums (eq:kde_score_loo).
 
-        With a single particle no other is left: the score is zero, and the log density includes
-        the particle itself.
+        With a single particle no other is left: the score is zero, and the log density includes the
+        particle itself.
+
+        Arguments:
+            velocities: the velocities of the centres, (n, dim); None leaves the velocity out.
+
+        Returns:
+            A field with one entry for each centre.
         """
         n = self.centres.shape[0]
         if n == 1:
@@ -217,8 +261,18 @@ class KDE(eqx.Module):
     ) -> Field:
         r"""The same with $\Delta\log\rho$ and $\partial_t\log\rho$ of moving centres.
 
-        $\partial_t\log\rho(x) = \sum_k r_k\,\dot x_k\cdot(x - x_k)/h_k^2$ with responsibilities
-        $r_k$. `without_self` needs x to be the centres; a single one is never left out.
+        $\partial_t\log\rho(x) = \sum_k r_k\,\dot x_k\cdot(x - x_k)/h_k^2$
+
+        $r_k$ are the responsibilities of the kernels.
+
+        Arguments:
+            x: the query points, (m, dim).
+            velocities: the velocities $\dot x_k$ of the centres, (n, dim).
+            without_self: leave each centre out of its own sums; `x` must then be the centres. A
+                single centre is never left out.
+
+        Returns:
+            A field that also contains `laplacian` and `rate`, (m,) each.
         """
         c, p, n = self.centres, self._precision, self.centres.shape[0]
         alone = without_self and n > 1
@@ -254,18 +308,40 @@ class KDE(eqx.Module):
         return jax.lax.map(jax.checkpoint(one), jnp.arange(n), batch_size=max(1, PAIR_BUDGET // n))
 
     def log_density(self, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        r"""$\log\rho(x)$."""
+        r"""The logarithm of the density, $\log\rho(x)$.
+
+        Arguments:
+            x: the query points, (m, dim).
+
+        Returns:
+            One number for each point, (m,).
+        """
         n = self.centres.shape[0]
         return in_blocks(lambda q: jax.nn.logsumexp(self._log_kernels(q), axis=1), x, n)
 
     def score(self, x: Float[Array, "m d"]) -> Float[Array, "m d"]:
-        r"""$\nabla\log\rho(x)$ (eq:kde_score)."""
+        r"""The gradient of the log density, $\nabla\log\rho(x)$ (eq:kde_score).
+
+        Arguments:
+            x: the query points, (m, dim).
+
+        Returns:
+            One vector for each point, (m, dim).
+        """
         return self.field(x).score
 
     def laplacian(self, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        r"""$\Delta\log\rho(x) = \sum_k r_k\,[\,|s_k|^2 + \Delta\log\phi_k\,] - |\sum_k r_k s_k|^2$.
+        r"""The Laplacian of the log density, $\Delta\log\rho(x)$.
 
-        $r_k$ are the responsibilities and $s_k = \nabla\log\phi(x - x_k)$.
+        $\Delta\log\rho = \sum_k r_k\,[\,|s_k|^2 + \Delta\log\phi_k\,] - |\sum_k r_k s_k|^2$
+
+        Here $r_k$ are the responsibilities and $s_k = \nabla\log\phi(x - x_k)$.
+
+        Arguments:
+            x: the query points, (m, dim).
+
+        Returns:
+            One number for each point, (m,).
         """
 
         def block(q: Array) -> Array:
@@ -279,10 +355,17 @@ class KDE(eqx.Module):
         return in_blocks(block, x, self.centres.shape[0])
 
     def sample(self, n: int, key: Array) -> Float[Array, "m d"]:
-        """`n` draws with this density, by systematic sampling.
+        """Draw points with this density, by systematic sampling.
 
         A kernel of weight w is chosen n w times, rounded up or down, which makes the draws more
         even than independent ones.
+
+        Arguments:
+            n: the number of draws.
+            key: a JAX key.
+
+        Returns:
+            The draws in random order, (n, dim).
         """
         start, shuffle, noise = jax.random.split(key, 3)
         places = (jnp.arange(n) + jax.random.uniform(start)) / n
@@ -292,15 +375,36 @@ class KDE(eqx.Module):
         return self.centres[k] + h[k] * jax.random.normal(noise, (n, self.centres.shape[1]))
 
     def mean(self, values: Float[Array, " n"]) -> Scalar:
-        """The weighted mean over centres (eq:kde_approx)."""
+        """The weighted mean of values at the centres (eq:kde_approx).
+
+        Arguments:
+            values: one number for each centre, (n,).
+
+        Returns:
+            The mean.
+        """
         return (self.weights * values).sum()
 
 
 def silverman(x: Array | np.ndarray, weights: Array | None = None) -> Float[Array, " d"]:
-    r"""Silverman's rule per dimension, $h_i = \sigma_i\,(4/(d+2))^{1/(d+4)}\,n^{-1/(d+4)}$.
+    r"""Silverman's rule for the width of a Gaussian kernel, one width per dimension.
 
-    With weights, $n$ is the effective number of points $1/\sum w^2$. A dimension without spread
-    gets a small share of the largest spread, so that the kernel never degenerates.
+    $h_i = \sigma_i\,(4/(d+2))^{1/(d+4)}\,n^{-1/(d+4)}$ with the standard deviation $\sigma_i$ along
+    dimension $i$. A dimension without spread gets a small share of the largest spread, so that the
+    kernel never degenerates.
+
+    Arguments:
+        x: the points, (n, dim).
+        weights: how much each point counts, (n,), in any unit; $n$ is then the effective number of
+            points, $1/\sum w^2$ of the normalised weights. None counts all alike.
+
+    Returns:
+        The widths in the unit of `x`, (dim,).
+
+    Examples:
+        >>> x = np.array([[-1.0, -3.0], [1.0, 3.0]])
+        >>> [round(float(h), 3) for h in sf.silverman(x)]
+        [0.891, 2.673]
     """
     x = jnp.asarray(x)
     n, d = x.shape

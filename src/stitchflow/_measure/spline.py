@@ -18,10 +18,18 @@ from stitchflow._types import Scalar, check_count
 
 
 class Spline(eqx.Module, Part):
-    """Cubic splines through `knots` points each; `Stitching(curve=Spline())` turns them on.
+    """Particles on cubic splines, for `Stitching(curve=Spline())`.
 
-    Velocities are derivatives of the paths rather than chords. Fewer knots make stiffer paths; None
-    means two for each snapshot.
+    Velocities are then derivatives of the paths rather than chords between nodes. Fewer knots make
+    stiffer paths.
+
+    Arguments:
+        knots: how many points each spline passes through, at least two; None means two for each
+            snapshot, but not more than there are nodes.
+
+    Examples:
+        >>> sf.Stitching(curve=sf.Spline(knots=6)).curve.knots
+        6
     """
 
     knots: int | None = eqx.field(static=True, default=None)
@@ -33,18 +41,44 @@ class Spline(eqx.Module, Part):
     def times(
         self, observed: np.ndarray, nodes: int, action: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Times of the knots and of about `nodes` nodes, each knot on a node."""
+        """The times of the knots and of the nodes, where every knot is a node.
+
+        Arguments:
+            observed: the observed times.
+            nodes: about how many nodes there are; at least two for each knot are made.
+            action: squared distance over duration of each gap, as in `node_times`; None spreads the
+                knots by time alone.
+
+        Returns:
+            The times of the knots and those of the nodes.
+        """
         number = self.knots or defaults.KNOTS_PER_SNAPSHOT * len(observed)
         knots = node_times(observed, number, action)
         return knots, node_times(knots, max(nodes, defaults.NODES_PER_KNOT * len(knots)))
 
 
 class SplineCurve(Curve):
-    r"""$\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, particles on cubic splines.
+    r"""A curve of distributions, $\rho_t(x) = \sum_k w_k\,\phi(x - x_k(t))$, with cubic splines.
 
-    `particles` are the positions at the times `knots`; the splines reproduce cubic paths exactly
-    (the third derivative is continuous at the knots next to the ends). Residuals are evaluated
-    between the nodes `times`, and every knot is one of them.
+    The splines reproduce cubic paths exactly (the third derivative is continuous at the knots next
+    to the ends). Residuals are evaluated between the nodes `times`, and every knot is one of them.
+
+    Arguments:
+        parts: `particles`, `log_weights`, `raw_bandwidth` and the bounds as in `Curve`; here
+            `particles` are the positions at the knots, (knots, n, dim).
+        knots: the times of the knots, increasing.
+        settings: `times` and the other arguments of `Curve` by name.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> knots = (0.0, 1.0, 2.0, 3.0)
+        >>> cubic = jnp.array(knots).reshape(4, 1, 1) ** 3
+        >>> times = tuple(np.linspace(0.0, 3.0, 7).tolist())
+        >>> curve = sf.SplineCurve(cubic, jnp.zeros(1), jnp.zeros(()), knots=knots, times=times)
+        >>> round(float(curve.centres(jnp.array(1.5))[0, 0]), 4)
+        3.375
+        >>> round(float(curve.velocity(jnp.array(1.5))[0, 0]), 4)
+        6.75
     """
 
     knots: tuple[float, ...] = eqx.field(static=True)

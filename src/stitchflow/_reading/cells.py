@@ -25,7 +25,16 @@ def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
 
 
 def representation(adata: Any, name: str, argument: str = "use_rep") -> np.ndarray:
-    """A representation by its key, with or without the `X_` prefix; "X" is the matrix itself."""
+    """Read a representation of the cells of an AnnData.
+
+    Arguments:
+        adata: the cells.
+        name: the key in `obsm`, with or without its prefix `X_`; "X" means the matrix itself.
+        argument: the name that error messages use for `name`.
+
+    Returns:
+        A dense array (n, dim).
+    """
     key = representation_key(adata, name, argument)
     return dense(adata.X if key == "X" else adata.obsm[key], key)
 
@@ -37,11 +46,18 @@ def dense(matrix: Any, name: str) -> np.ndarray:
 
 
 def times(adata: Any, time_key: str) -> np.ndarray:
-    """The time of each cell as a number.
+    """Read the time of each cell of an AnnData as a number.
 
     Numbers and labels of numbers are taken as they are, labels such as 36h by their unit. Ordered
     categories each named with one number (E8.5, "day 12") count by it where that agrees with their
     order, else by their place.
+
+    Arguments:
+        adata: the cells.
+        time_key: the column of `obs`.
+
+    Returns:
+        An array (n,). Missing times, and labels without an order, raise an error.
     """
     series = column(adata, time_key)
     if series.isna().any():

@@ -17,14 +17,25 @@ from stitchflow._types import KeyLike, as_key, as_rng, as_times, check_count, ch
 
 
 class Spread(NamedTuple):
-    """Mean and standard deviation over members."""
+    """Mean and standard deviation over the members of an ensemble.
+
+    Arguments:
+        mean: over members.
+        sd: the standard deviation over members, of the same shape.
+    """
 
     mean: np.ndarray
     sd: np.ndarray
 
 
 class Band(NamedTuple):
-    """A mean with the ends of its interval."""
+    """A mean over members with an interval around it.
+
+    Arguments:
+        mean: over members.
+        low: the lower end of the interval, of the same shape.
+        high: its upper end.
+    """
 
     mean: np.ndarray
     low: np.ndarray
@@ -33,10 +44,15 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Fits of one method that differ by seed, and by bootstrapped individuals where asked.
+    """Several fits of one method, and how far they differ; made by `fit_ensemble`.
 
-    Seeds alone show how far the optimum is determined; bootstraps also what other individuals of
-    the same populations would have changed.
+    Fits that differ by their seed alone show how well the optimum is determined. Fits to
+    bootstrapped individuals also show what other individuals of the same populations would have
+    changed.
+
+    Arguments:
+        members: the fits.
+        bootstrap: whether each member was fitted to its own bootstrap of the individuals.
     """
 
     members: list[Fit]
@@ -50,20 +66,55 @@ class Ensemble:
         return f"Ensemble({len(self)} {kind} of {self.members[0].method.name})"
 
     def potential(self, x: Any, t: float | None = None) -> Spread:
-        """V with its free constant fixed: zero mean over the points of each member."""
+        """The potential V of the members, each with zero mean over the given points.
+
+        V is determined up to a constant only, which the zero mean fixes.
+
+        Arguments:
+            x: points in the user's units, (m, dim).
+            t: the time of a potential that varies in time; else None.
+
+        Returns:
+            Mean and standard deviation over members, (m,) each.
+        """
         values = np.stack([np.asarray(m.energy.potential(x, t)) for m in self.members])  # pyright: ignore
         return _spread(values - values.mean(axis=1, keepdims=True))
 
     def force(self, x: Any, t: float | None = None) -> Spread:
-        """Minus the gradient of V."""
+        """The force of the members, minus the gradient of V.
+
+        Arguments:
+            x: points in the user's units, (m, dim).
+            t: the time of a potential that varies in time; else None.
+
+        Returns:
+            Mean and standard deviation over members, (m, dim) each.
+        """
         return _spread(np.stack([np.asarray(m.energy.force(x, t)) for m in self.members]))  # pyright: ignore
 
     def velocity(self, x: Any, t: float) -> Spread:
-        """The velocity of the curve."""
+        """The velocity of the members' fitted curves.
+
+        Arguments:
+            x: points in the user's units, (m, dim).
+            t: the time.
+
+        Returns:
+            Mean and standard deviation over members, (m, dim) each.
+        """
         return _spread(np.stack([np.asarray(m.flow.velocity(x, t)) for m in self.members]))
 
     def rollout(self, times: Any, n: int = 1000, key: KeyLike = 0) -> np.ndarray:
-        """(member, time, n, dim): each member drives its own individuals of the first time."""
+        """Populations that each member simulates from individuals of the first time.
+
+        Arguments:
+            times: the times to simulate to, increasing, in the user's units.
+            n: how many individuals start; they are drawn by weight from those of the first time.
+            key: an integer seed or a JAX key; members draw independently.
+
+        Returns:
+            Positions (member, time, n, dim).
+        """
         times, paths = as_times(times), []
         for i, member in enumerate(self.members):
             assert member.data is not None
@@ -78,7 +129,19 @@ class Ensemble:
         return np.stack(paths)
 
     def band(self, times: Any, level: float = 0.9, n: int = 1000, key: KeyLike = 0) -> Band:
-        """The mean of the rolled-out population at each time (time, dim), with an interval."""
+        """The mean of the simulated population at each time, with a prediction interval.
+
+        The interval is Student's, for one further member, from the spread of the members' means.
+
+        Arguments:
+            times: the times to simulate to, increasing, in the user's units.
+            level: the probability that the interval covers, between 0 and 1.
+            n: how many individuals each member simulates.
+            key: an integer seed or a JAX key.
+
+        Returns:
+            Mean, lower and upper end, (time, dim) each.
+        """
         level = check_number(level, "level", 0.0, 1.0, open_low=True)
         means = self.rollout(times, n, key).mean(axis=2)
         m = len(means)
@@ -88,7 +151,15 @@ class Ensemble:
         return Band(centre, centre - half, centre + half)
 
     def spread(self) -> dict[str, float]:
-        """Relative spread of V, force and velocity over the training individuals and times."""
+        r"""The relative spread of V, force and velocity over the training individuals and times.
+
+        $\sqrt{\sum \mathrm{sd}^2\,/\,\sum \mathrm{mean}^2}$
+
+        The sums are over times and at most 300 individuals of each.
+
+        Returns:
+            Three numbers by name, zero where all members agree.
+        """
         data = self.members[0].data
         assert data is not None
         found: dict[str, list[tuple[float, float]]] = {"V": [], "force": [], "velocity": []}
@@ -114,10 +185,23 @@ def fit_ensemble(
     key: KeyLike = 0,
     progress: bool = True,
 ) -> Ensemble:
-    """Fit several members together: one compiled loop for all of them.
+    """Fit several members together, in one compiled loop for all of them.
 
-    >>> ensemble = fit_ensemble(data, members=8)        # doctest: +SKIP
-    >>> ensemble.band(times=[0.0, 1.0, 2.0])             # doctest: +SKIP
+    Arguments:
+        data: the snapshots.
+        method: the settings of all members; None means `Stitching()`. Other methods raise an error.
+        members: how many, at least two.
+        bootstrap: fit each member to its own bootstrap of the individuals; otherwise members differ
+            by their seed alone.
+        key: an integer seed or a JAX key.
+        progress: whether a progress bar is shown.
+
+    Returns:
+        The `Ensemble`.
+
+    Examples:
+        >>> ensemble = sf.fit_ensemble(data, members=8)        # doctest: +SKIP
+        >>> ensemble.band(times=[0.0, 1.0, 2.0])               # doctest: +SKIP
     """
     check_data(data)
     method = Stitching() if method is None else method

@@ -92,7 +92,7 @@ class Stitching(Specification, Method):
         return Stitching(energy=Potential(time_varying=True) + Entropy())
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return "stitching-varying" if self.energy.time_varying else "stitching"
 
     def resolved(self, data: Snapshots) -> Stitching:
@@ -249,12 +249,33 @@ def fit(
     devices: Sequence[Any] | None = None,
     callback: Callback | None = None,
 ) -> Fit:
-    """Fit a method to snapshots; the default is stitching with defaults that suit the data.
+    """Fit a method to snapshots; the default is `Stitching()` with settings that suit the data.
 
-    A `checkpoint` keeps the state of the fit on disk and resumes from it. `devices`, some of
-    `jax.devices()`, share one fit of stitching; with `jax.distributed` every process makes the
-    same call and gets the same result. A `callback` is told every look at the loss
-    (`stitchflow.tracking`).
+    The data is checked first: what no method can be fitted to raises an error, and what a fit
+    cannot correct is a `DataWarning` with what to do about it. Ctrl-C ends the training loop early,
+    with the best model so far.
+
+    Arguments:
+        data: the snapshots, from `Snapshots.from_arrays` or `Snapshots.from_table`.
+        method: what is fitted, with its settings; None means `Stitching()`.
+        key: an integer seed or a JAX key; the same key gives the same result.
+        progress: whether a progress bar is shown.
+        checkpoint: a file that keeps the state of the fit, from which the fit continues where it
+            exists; None keeps no state.
+        devices: some of `jax.devices()`, which share one fit of stitching; None uses JAX's default
+            device. With `jax.distributed` every process makes the same call and gets the same
+            result.
+        callback: a function that is called with a row of numbers each time the loss is read
+            (`stitchflow.tracking`).
+
+    Returns:
+        A `Fit` with the learned `energy`, the `flow` that samples and simulates, the `status` with
+        which the fit ended, and its `history`.
+
+    Examples:
+        >>> data, _ = sf.datasets.double_well()                # doctest: +SKIP
+        >>> fit = sf.fit(data)                                 # doctest: +SKIP
+        >>> fit.energy.potential(data.cloud(0))                # doctest: +SKIP
     """
     method = Stitching() if method is None else method
     if not isinstance(method, Method):

@@ -20,10 +20,23 @@ from stitchflow._status import BadInput
 
 
 class Checkpoint:
-    """A file with the state of the training loop, replaced atomically every `seconds`.
+    """A file with the state of the training loop, from which an interrupted fit continues.
 
-    The state determines everything that follows, so a resumed fit gives the same numbers. Setting
-    `stopped` ends the fit the next time its loss is read, with the best model so far.
+    Hand it to `fit(checkpoint=...)`. The file is replaced atomically, and where it exists already
+    the fit continues from it. The state determines everything that follows, so that a resumed fit
+    gives the same numbers. A file of another fit (other data, settings or key) raises an error.
+
+    Arguments:
+        path: the file, such as `run/state.npz`. Later stages of a fit write files beside it.
+        seconds: the shortest time between two writes.
+
+    Attributes:
+        stopped: an event; setting it ends the fit the next time its loss is read, with the best
+            model so far.
+
+    Examples:
+        >>> state = sf.Checkpoint("state.npz", seconds=60.0)               # doctest: +SKIP
+        >>> fit = sf.fit(data, checkpoint=state)                           # doctest: +SKIP
     """
 
     def __init__(self, path: Path, seconds: float = 15.0):
@@ -32,11 +45,26 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def following(self, name: str) -> Checkpoint:
-        """The checkpoint of a later part of the same fit, in a file beside this one."""
+        """The checkpoint of a later part of the same fit, in a file beside this one.
+
+        Arguments:
+            name: what is added to the name of the file.
+
+        Returns:
+            A checkpoint that shares `stopped` with this one.
+        """
         return self._like(self.path.with_stem(f"{self.path.stem}-{name}"), self.owner)
 
     def owned_by(self, *fit: Any) -> Checkpoint:
-        """This checkpoint for one fit only: the state of another fit in the file is refused."""
+        """This checkpoint for one fit only: the state of another fit in the file is refused.
+
+        Arguments:
+            fit: what tells fits apart, such as the fingerprint of the data, the settings and the
+                key.
+
+        Returns:
+            A checkpoint of the same file.
+        """
         words = json.dumps(fit, sort_keys=True, default=repr)
         return self._like(self.path, sha256(words.encode()).hexdigest())
 
@@ -50,7 +78,12 @@ class Checkpoint:
         return time.monotonic() - self._last >= self.seconds
 
     def write(self, state: Any, notes: dict[str, Any]) -> None:
-        """Write arrays and plain JSON in one file, completely or not at all."""
+        """Write arrays and plain JSON in one file, completely or not at all.
+
+        Arguments:
+            state: a tree of arrays.
+            notes: what JSON can store.
+        """
         self._last = time.monotonic()
         leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         buffer = io.BytesIO()
@@ -59,7 +92,14 @@ class Checkpoint:
         write_atomically(self.path, buffer.getvalue())
 
     def read(self, state: Any) -> tuple[Any, dict[str, Any]] | None:
-        """The stored state in the shape of `state` and its notes, or None where there is none."""
+        """Read what `write` has stored.
+
+        Arguments:
+            state: a tree of arrays of the shapes and types that are expected.
+
+        Returns:
+            The stored tree and its notes, or None where there is no file.
+        """
         if not self.path.exists():
             return None
         leaves, shape = jax.tree.flatten(state)

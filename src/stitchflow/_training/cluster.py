@@ -36,15 +36,29 @@ def run_all(
     label: str = "jobs",
     progress: bool = True,
 ) -> Iterator[tuple[Job, Result | Exception]]:
-    """Every job once with the result of `function`, in the order in which jobs finish.
+    """Run a function once for each job, here or on several workers, and yield results as they come.
 
-    `cluster`: None runs them here one after another; a number starts that many local workers, each
-    with its share of the cores; a text such as "tcp://host:8786" is the scheduler of a running Dask
-    cluster. Jobs of a worker that dies are repeated by another one. A job that fails is returned
-    with its exception, and the other jobs continue.
+    A job that fails is yielded with its exception, and the other jobs continue. Jobs of a worker
+    that dies are repeated by another one.
 
-    >>> fit_one = lambda seed: sf.fit(data, key=seed, progress=False)        # doctest: +SKIP
-    >>> fits = dict(sf.run_all(fit_one, range(20), cluster=4))               # doctest: +SKIP
+    Arguments:
+        function: what is called with each job. With a cluster it is pickled by value, so that
+            functions of a notebook can be used.
+        jobs: the arguments of the calls, such as seeds or data sets.
+        cluster: None runs jobs here one after another; a number starts that many local workers,
+            each with its share of the cores; a text such as "tcp://host:8786" is the scheduler of a
+            running Dask cluster.
+        label: the words in front of the progress bar.
+        progress: whether the progress bar is shown.
+
+    Returns:
+        An iterator over pairs of a job and its result, in the order in which jobs finish.
+
+    Examples:
+        >>> dict(sf.run_all(lambda n: n * n, [2, 3], progress=False))
+        {2: 4, 3: 9}
+        >>> fit_one = lambda seed: sf.fit(data, key=seed, progress=False)        # doctest: +SKIP
+        >>> fits = dict(sf.run_all(fit_one, range(20), cluster=4))               # doctest: +SKIP
     """
     check_cluster(cluster)
     return _with_bar(function, list(jobs), cluster, label, progress)

@@ -1,4 +1,4 @@
-"""What the loop showed on the way: one history for each stage of a fit."""
+"""The loss of a fit over its steps: one history for each stage."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ BOOKKEEPING = ("step", "loss", "gradient")
 
 
 class StageHistory(Mapping[str, np.ndarray]):
-    """The loss of one stage at every look of the host, as named columns of equal length.
+    """The loss of one stage over its steps, as named columns of equal length.
 
-    `step` counts the steps of the stage; `loss`, its parts and the norm of its `gradient` are
-    means since the look before.
+    The loss is read about a hundred times in a fit, which is called a look. `step` counts the steps
+    of the stage; `loss`, its parts and the norm of its `gradient` are means since the look before.
 
     Arguments:
         name: of the stage, such as `stitching` or `consistency`.
         columns: the values at the looks by name.
         begins: how many steps of the fit were done before this stage.
 
-    >>> StageHistory("stitching", {"step": np.array([20, 40]), "loss": np.array([2.0, 1.0])})
-    StageHistory('stitching', 2 looks: step, loss)
+    Examples:
+        >>> StageHistory("stitching", {"step": np.array([20, 40]), "loss": np.array([2.0, 1.0])})
+        StageHistory('stitching', 2 looks: step, loss)
     """
 
     def __init__(self, name: str, columns: Mapping[str, np.ndarray], begins: int = 0):
@@ -43,7 +44,7 @@ class StageHistory(Mapping[str, np.ndarray]):
 
     @property
     def parts(self) -> dict[str, np.ndarray]:
-        """The columns that the loss is made of."""
+        """The columns that the loss is computed from, by name."""
         return {name: values for name, values in self.items() if name not in BOOKKEEPING}
 
     @property
@@ -53,7 +54,14 @@ class StageHistory(Mapping[str, np.ndarray]):
 
 
 def in_a_row(stages: Iterable[StageHistory]) -> list[StageHistory]:
-    """Stages that follow each other, each with the steps done before it."""
+    """Stages that follow each other, each with the number of steps done before it.
+
+    Arguments:
+        stages: histories in the order in which the stages were run.
+
+    Returns:
+        The same histories with `begins` set.
+    """
     found, done = [], 0
     for stage in stages:
         found.append(StageHistory(stage.name, stage.columns, done))

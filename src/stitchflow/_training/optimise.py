@@ -27,12 +27,25 @@ from stitchflow.tracking import tell, tqdm
 
 @dataclass(frozen=True)
 class Optimiser(Part):
-    """Adam with a cosine-decayed rate and clipped gradients.
+    """Adam with clipped gradients and a learning rate that decays along a cosine.
 
-    `steps=None` leaves the number to the method. `patience` stops a fit whose loss has not
-    improved over that many hundredths of it. The rate rises over the first `warmup` share of the
-    steps, which spares a model that is good already. `transform` replaces Adam by any optax rule
-    that takes a schedule.
+    Arguments:
+        steps: how many steps are made; None leaves the number to the method.
+        learning_rate: the largest rate, which is the first one without `warmup`.
+        final: the last rate as a share of the largest one, from 0 to 1.
+        clip: the largest norm of a gradient; larger ones are scaled down to it.
+        patience: stop where the loss has not improved over this many hundredths of the fit; None
+            makes all steps.
+        warmup: the share of the steps over which the rate rises from zero. It protects a model that
+            starts close to the optimum.
+        transform: a function of a learning-rate schedule that returns an optax rule, in place of
+            Adam.
+
+    Examples:
+        >>> sf.Optimiser(steps=500, learning_rate=1e-3).steps
+        500
+        >>> import optax
+        >>> quick = sf.Optimiser(patience=10, transform=optax.sgd)
     """
 
     steps: int | None = None
@@ -57,7 +70,14 @@ class Optimiser(Part):
             raise BadInputType(f"transform must be an optax rule, got {self.transform!r}")
 
     def rule(self, steps: int) -> optax.GradientTransformation:
-        """Clipping, then the transform with its schedule over so many steps."""
+        """The optax rule: clipping, then the transform with its schedule.
+
+        Arguments:
+            steps: the number of steps over which the rate decays.
+
+        Returns:
+            The rule.
+        """
         schedule = optax.cosine_decay_schedule(self.learning_rate, steps, self.final)
         if self.warmup > 0.0:
             end = self.final * self.learning_rate
@@ -70,7 +90,15 @@ class Optimiser(Part):
 
 @dataclass(frozen=True)
 class Optimum:
-    """What `minimise` found."""
+    """The result of `minimise`.
+
+    Arguments:
+        model: the best model that was found.
+        history: one history for each stage.
+        status: whether the minimisation succeeded, with a sentence.
+        steps: how many steps were made.
+        seconds: how long it took.
+    """
 
     model: Any
     history: list[StageHistory]

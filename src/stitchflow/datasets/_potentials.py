@@ -85,7 +85,22 @@ def flat(v: Point) -> Scalar:
 
 
 def wavy_valley_potential(tilt: float = 0.3) -> Callable[[Point], Scalar]:
-    r"""$V = 0.6\,(x_2 - \sin(\pi x_1/2))^2 - \text{tilt}\,x_1$."""
+    r"""The potential of a sinusoidal valley that slopes along the first dimension.
+
+    $V(x) = 0.6\,(x_2 - \sin(\pi x_1/2))^2 - \mathrm{tilt}\,x_1$
+
+    Arguments:
+        tilt: the slope along the first dimension, which drives individuals through the valley.
+
+    Returns:
+        V, a function of one point (2,).
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> v = sf.datasets.wavy_valley_potential(tilt=0.5)
+        >>> round(float(v(jnp.array([1.0, 1.0]))), 6)
+        -0.5
+    """
     return lambda v: 0.6 * (v[1] - jnp.sin(0.5 * jnp.pi * v[0])) ** 2 - tilt * v[0]
 
 

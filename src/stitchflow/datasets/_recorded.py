@@ -26,7 +26,12 @@ CHIRAL_TIMES = (0.0, 50.0, 100.0, 200.0, 400.0, 600.0, 800.0)
 
 
 class Recorded(NamedTuple):
-    """Training and held-out individuals of a population whose energy is unknown."""
+    """Training and held-out individuals of a population whose energy is unknown.
+
+    Arguments:
+        train: the snapshots to fit.
+        test: snapshots of other individuals of the same populations, for scores.
+    """
 
     train: Snapshots
     test: Snapshots
@@ -53,32 +58,56 @@ class _Table(NamedTuple):
 
 
 def embryoid() -> Recorded:
-    """Embryoid-body cells at five times, five principal components, split 70/30.
+    """Embryoid-body cells at five times in five principal components, split 70 to 30.
 
-    Moon et al. 2019, in the embedding of Tong et al. 2020.
+    Moon et al. 2019, in the embedding of Tong et al. 2020. The data is read from the folder
+    `STITCHFLOW_DATA` or downloaded, which needs `stitchflow[data]`.
+
+    Returns:
+        The two parts as `Recorded`.
+
+    Examples:
+        >>> train, test = sf.datasets.embryoid()        # doctest: +SKIP
     """
     table = _table("eb5")
     return Recorded(table.rows(table.train), table.rows(table.test))
 
 
 def cis() -> Simulated:
-    """The paper's interacting particles: 310 of them at 201 times, split by particle.
+    """The paper's interacting particles, 310 at 201 times, split in half by particle.
 
     The ids identify the particles; neither the paper's fits nor those of `stitchflow bench cis` use
-    them.
+    them. The data is read from the folder `STITCHFLOW_DATA` or downloaded, which needs
+    `stitchflow[data]`.
+
+    Returns:
+        The two parts and `cis_energy()` as `Simulated`.
     """
     table = _table("cis")
     return Simulated(table.rows(table.train), table.rows(table.test), cis_energy())
 
 
 def chiral_recorded() -> Simulated:
-    """The paper's chiral system at seven times, split by particle."""
+    """The paper's chiral system at seven times, split by particle.
+
+    The data is read from the folder `STITCHFLOW_DATA` or downloaded, which needs
+    `stitchflow[data]`.
+
+    Returns:
+        The two parts and `chiral_energy()` as `Simulated`.
+    """
     table = _table("chiral")
     return Simulated(table.rows(table.train), table.rows(table.test), chiral_energy())
 
 
 def data_folder() -> Path | None:
-    """The folder of local copies, or None."""
+    """The folder of local copies of the recorded data.
+
+    It is `STITCHFLOW_DATA`, or `../shared/data` beside the current folder or the project.
+
+    Returns:
+        The folder, or None where there is none.
+    """
     chosen = os.environ.get("STITCHFLOW_DATA")
     if chosen is not None:
         if not Path(chosen).is_dir():

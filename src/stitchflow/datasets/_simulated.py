@@ -23,7 +23,13 @@ from stitchflow.datasets._potentials import POTENTIALS, wavy_valley_potential
 
 
 class Simulated(NamedTuple):
-    """A simulated experiment with the energy that generated it."""
+    """A simulated experiment with the energy that generated it.
+
+    Arguments:
+        train: the snapshots to fit.
+        test: snapshots of other individuals of the same populations, for scores.
+        energy: the true energy, with which a fit can be compared.
+    """
 
     train: Snapshots
     test: Snapshots
@@ -33,10 +39,27 @@ class Simulated(NamedTuple):
 def synthetic(
     name: str, *, paired: bool = True, euler: bool = False, n: int = 2000, key: KeyLike = 0
 ) -> Simulated:
-    """A potential of the synthetic benchmark: an ODE from U[-4, 4]^2, six snapshots 0.01 apart.
+    """A population that follows one of the fifteen potentials of the synthetic benchmark.
 
-    Without `paired`, every snapshot shows different individuals. `euler` takes one Euler step for
-    each gap, as in the published tables. Half of the individuals are held out.
+    Individuals start uniformly in the square from -4 to 4 and follow minus the gradient of V
+    without noise. There are six snapshots, 0.01 apart. Half of the individuals are held out.
+
+    Arguments:
+        name: the potential, a key of `POTENTIALS`.
+        paired: whether all snapshots show the same individuals; otherwise each shows different
+            ones.
+        euler: whether one Euler step is made for each gap, as in the published tables; otherwise
+            the ODE is solved accurately.
+        n: the number of individuals of each snapshot, training and held out together.
+        key: an integer seed or a JAX key.
+
+    Returns:
+        Training data, held-out data and the energy.
+
+    Examples:
+        >>> found = sf.datasets.synthetic("styblinski_tang", euler=True, n=20)      # doctest: +SKIP
+        >>> found.train                                                             # doctest: +SKIP
+        Snapshots(6 times from 0 to 0.05, 60 individuals, 2 dimensions)
     """
     if name not in POTENTIALS:
         raise BadInput(f"name must be one of {', '.join(POTENTIALS)}; got {name!r}")
@@ -61,7 +84,19 @@ def synthetic(
 def wavy_valley(
     *, tilt: float = 0.3, beta: float = 0.00625, n: int = 40, key: KeyLike = 0
 ) -> Simulated:
-    """Paired particles along a sinusoidal valley at t = 0, 5, 10, 20, 30; half are held out."""
+    """Particles that follow a sinusoidal valley, observed at t = 0, 5, 10, 20 and 30.
+
+    All snapshots show the same particles, known by their ids. Half of the particles are held out.
+
+    Arguments:
+        tilt: the slope along the valley, as in `wavy_valley_potential`.
+        beta: the coefficient of the entropy, half the variance that noise adds per unit of time.
+        n: the number of particles, training and held out together.
+        key: an integer seed or a JAX key.
+
+    Returns:
+        Training data, held-out data and the energy.
+    """
     energy = Energy.known(Potential(wavy_valley_potential(tilt)) + Entropy(beta, learn=False), 2)
     start, path = jax.random.split(as_key(key))
     x0 = jnp.asarray([[-3.0, 1.0]]) + 0.1 * jax.random.normal(start, (n, 2))
@@ -72,10 +107,19 @@ def wavy_valley(
 
 
 def line_wells(regime: str, *, n: int = 1000, key: KeyLike = 0) -> Simulated:
-    """V = (|x| - 7)^2 / 2 in one dimension, beta 1, from N(0, 1) over t in [0, 4].
+    """A population that leaves the middle of two wells on a line, $V(x) = (|x| - 7)^2/2$.
 
-    `regime`: "dense" (20 snapshots), "terminal" (the first and the last), "trickle" (1,000
-    snapshots of 10 particles). Half of the particles are held out and observed at twenty times.
+    It starts at N(0, 1), has the entropy coefficient 1 and is followed over t from 0 to 4. Half of
+    the particles are held out and observed at twenty times, whatever the regime.
+
+    Arguments:
+        regime: what is observed for training. "dense": 20 snapshots; "terminal": the first and the
+            last of them; "trickle": 1,000 snapshots of 10 particles each.
+        n: the number of particles, training and held out together.
+        key: an integer seed or a JAX key.
+
+    Returns:
+        Training data, held-out data and the energy.
     """
     grids = {
         "dense": np.linspace(0.0, 4.0, 20),
@@ -120,9 +164,21 @@ CIS_NOISE = 0.045
 
 
 def cis_energy(unit: float = CIS_TIME) -> Energy:
-    """Mexican hat and Gaussian attraction, in units where one snapshot of the file is one time.
+    r"""The energy of the paper's interacting particles: Mexican hat, attraction and noise.
 
-    The velocity of the paper's equations is multiplied by `unit`, and with it V, W and beta alike.
+    $V(x) = 0.1\,(|x|^2 - 4)^2$, $W(r) = -2.2\,e^{-r^2}$ and $\beta = 0.0225$, each times `unit`.
+
+    Arguments:
+        unit: the duration between two snapshots in the time of the paper's equations; with the
+            default one snapshot of the file is one unit of time.
+
+    Returns:
+        The energy in two dimensions, ready to simulate.
+
+    Examples:
+        >>> energy = sf.datasets.cis_energy(unit=1.0)
+        >>> round(float(energy.beta), 4)
+        0.0225
     """
     return Energy.known(
         Potential(lambda x: unit * 0.1 * ((x**2).sum() - 4.0) ** 2)
@@ -133,24 +189,58 @@ def cis_energy(unit: float = CIS_TIME) -> Energy:
 
 
 def morse(r: Scalar) -> Scalar:
-    """The generalised Morse potential of the chiral system."""
+    r"""The generalised Morse potential of the chiral system, $e^{-2r} - 0.375\,e^{-r/1.5}$.
+
+    Arguments:
+        r: a distance.
+
+    Returns:
+        W at the distance.
+    """
     return jnp.exp(-r / 0.5) - 0.375 * jnp.exp(-r / 1.5)
 
 
 def chiral_kernel(z: Float[Array, " d"]) -> Float[Array, " d"]:
-    r"""$K = 0.2\,(-\nabla W) + 1.5\,R_{\pi/2}(-\nabla W)$, W of Morse (eq:chiral_kernel_def)."""
+    r"""The vector kernel of the chiral system (eq:chiral_kernel_def).
+
+    $K = 0.2\,(-\nabla W) + 1.5\,R_{\pi/2}(-\nabla W)$
+
+    W is a generalised Morse potential, and $R_{\pi/2}$ rotates by a right angle, so that this part
+    is not the gradient of an energy.
+
+    Arguments:
+        z: the displacement of a particle from another one, (2,).
+
+    Returns:
+        The velocity that the other particle gives it, (2,).
+    """
     r = jnp.sqrt((z**2).sum() + 1e-12)
     push = -jax.grad(morse)(r) * z / r
     return 0.2 * push + 1.5 * jnp.stack([-push[1], push[0]])
 
 
 def chiral_energy() -> Energy:
-    """The chiral system: a vector kernel and nothing else."""
+    """The energy of the chiral system, which consists of `chiral_kernel` alone.
+
+    Returns:
+        The energy in two dimensions, ready to simulate.
+    """
     return Energy.known(VectorKernel(chiral_kernel), 2)
 
 
 def chiral(*, snapshots: int = 1601, n: int = 500, key: KeyLike = 0) -> Simulated:
-    """Two horizontal blobs that orbit each other over t in [0, 800]; half are held out."""
+    """Two horizontal groups of particles that orbit each other over t from 0 to 800.
+
+    Half of the particles are held out.
+
+    Arguments:
+        snapshots: how many evenly spaced times are observed.
+        n: the number of particles, training and held out together.
+        key: an integer seed or a JAX key.
+
+    Returns:
+        Training data, held-out data and the energy.
+    """
     energy = chiral_energy()
     rng = as_rng(key)
     x0 = rng.normal(size=(n, 2)) * [1.5, 0.2] + np.where(np.arange(n)[:, None] % 2, [0, 2], [0, -2])

@@ -15,11 +15,21 @@ from stitchflow.pl._axes import MARKERS, PALETTE, axes
 
 
 def history(fit: Fit, *, ax: Any = None) -> Any:
-    """The parts of the objective over the fit: divergence on the left, residual on the right.
+    """Draw the parts of the objective over the fit, the divergence left and the residual right.
 
     Stages are drawn one after another, with a grey line where one begins. In the stage that trains
     the energy alone the curve is fixed, and the energy's predictions are compared with the data
     instead (`consistency`, on the right). Other methods have a single loss.
+
+    Arguments:
+        fit: a fit with a history.
+        ax: the Matplotlib Axes to draw on; None makes a new figure.
+
+    Returns:
+        The Axes.
+
+    Examples:
+        >>> sf.pl.history(fit)        # doctest: +SKIP
     """
     if not fit.history:
         raise BadInput(f"{fit.method.name} has no history to draw")
@@ -51,9 +61,22 @@ def _over_stages(ax: Any, fit: Fit, part: str, **look: Any) -> None:
 
 
 def interaction(fit: Fit, data: Snapshots | None = None, *, ax: Any = None) -> Any:
-    """W over distance, zero at the far end; shaded where 90 % of the pair distances lie.
+    """Draw the learned interaction W over distance, shifted to zero at the far end.
 
-    Outside the shaded range there are few pairs of individuals to determine W.
+    The range in which 90 % of the pair distances lie is shaded. Outside of it there are few pairs
+    of individuals to determine W.
+
+    Arguments:
+        fit: a fit whose energy contains an `Interaction`.
+        data: the snapshots whose pair distances, at the middle time, are shaded; None means
+            `fit.data`.
+        ax: the Matplotlib Axes to draw on; None makes a new figure.
+
+    Returns:
+        The Axes.
+
+    Examples:
+        >>> sf.pl.interaction(fit)        # doctest: +SKIP
     """
     data = fit.data if data is None else data
     if fit.energy is None:
@@ -74,7 +97,21 @@ def interaction(fit: Fit, data: Snapshots | None = None, *, ax: Any = None) -> A
 
 
 def cross_validation(scores: CrossValidation, *, metric: str | None = None, ax: Any = None) -> Any:
-    """Scores of every method on all data left out, with the floor as a grey bar."""
+    """Draw the scores of every method on all data left out, with the floor as a grey bar.
+
+    The floor is what other individuals of the same population score.
+
+    Arguments:
+        scores: the result of `cross_validate`.
+        metric: the name of a distance among `scores.metrics`; None means the first of them.
+        ax: the Matplotlib Axes to draw on; None makes a new figure.
+
+    Returns:
+        The Axes.
+
+    Examples:
+        >>> sf.pl.cross_validation(sf.cross_validate(data), metric="w2")        # doctest: +SKIP
+    """
     metric = scores.metrics[0] if metric is None else metric
     if metric not in scores.metrics:
         raise BadInput(f"metric must be among {', '.join(scores.metrics)}; got {metric!r}")

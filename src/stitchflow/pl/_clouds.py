@@ -17,7 +17,23 @@ from stitchflow.pl._axes import PALETTE, axes, name_axes, time_colours
 def snapshots(
     data: Snapshots, fit: Fit | None = None, *, n: int = 300, key: KeyLike = 0, ax: Any = None
 ) -> Any:
-    """Observed individuals coloured by time; with a fit, its samples as rings."""
+    """Draw the observed individuals as dots coloured by time, and samples of a fit as rings.
+
+    The first two dimensions are shown; data of one dimension is spread vertically at random.
+
+    Arguments:
+        data: the snapshots.
+        fit: the fit whose marginals are sampled at the observed times; None draws the data alone.
+        n: the largest number of individuals, and of samples, of each time.
+        key: an integer seed or a JAX key of the samples.
+        ax: the Matplotlib Axes to draw on; None makes a new figure.
+
+    Returns:
+        The Axes.
+
+    Examples:
+        >>> sf.pl.snapshots(data, fit)        # doctest: +SKIP
+    """
     ax, rng = axes(ax), np.random.default_rng(0)
     colours = time_colours(data.times)
     for k, t in enumerate(data.times):
@@ -45,12 +61,26 @@ def trajectories(
     key: KeyLike = 0,
     ax: Any = None,
 ) -> Any:
-    """Paths of individuals driven by the energy alone, coloured from start to end.
+    """Draw paths of individuals that the energy alone drives, coloured from start to end.
 
-    With `fate`, a function of the end points (n, dim) that returns a label for each, paths are
-    coloured by the label of their end.
+    The first two dimensions are shown; a single dimension is drawn over time.
 
-    >>> pl.trajectories(fit, x0, times, fate=lambda end: end[:, 0] > 0)     # doctest: +SKIP
+    Arguments:
+        fit: a fit that can simulate.
+        x0: where individuals start at `times[0]`, (m, dim).
+        times: the times of the path, increasing.
+        fate: a function of the end points (n, dim) that returns one label for each; paths are then
+            coloured by their label, of which at most seven may differ.
+        n: the largest number of paths; they are drawn at random from `x0`.
+        key: an integer seed or a JAX key of the noise.
+        ax: the Matplotlib Axes to draw on; None makes a new figure.
+
+    Returns:
+        The Axes.
+
+    Examples:
+        >>> left = lambda end: end[:, 0] < 0
+        >>> sf.pl.trajectories(fit, data.cloud(0), data.times, fate=left)     # doctest: +SKIP
     """
     ax = axes(ax)
     x0 = np.asarray(x0)[np.random.default_rng(0).permutation(len(x0))[:n]]

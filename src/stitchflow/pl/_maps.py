@@ -46,9 +46,24 @@ def landscape(
     flow: bool = True,
     ax: Any = None,
 ) -> Any:
-    """The potential on the plane of the first two dimensions, the others at their mean.
+    """Draw the potential V on the plane of the first two dimensions, the others at their mean.
 
-    Lines follow the force -grad V where individuals are near; `flow=False` leaves them out.
+    Lines follow the force, minus the gradient of V, where individuals are near. Data of one
+    dimension gives a line chart of V. The constant of V is chosen for display.
+
+    Arguments:
+        fit: a fit with an energy.
+        data: the snapshots that determine the range of the plane and where lines are drawn.
+        t: the time of a potential that varies in time; None means the middle observed time.
+        grid: the number of points along each axis.
+        flow: whether the lines are drawn.
+        ax: the Matplotlib Axes to draw on; None makes a new figure.
+
+    Returns:
+        The Axes.
+
+    Examples:
+        >>> sf.pl.landscape(fit, data)        # doctest: +SKIP
     """
     if fit.energy is None:
         raise BadInput(f"{fit.method.name} has no energy to draw")
@@ -84,10 +99,25 @@ def uncertainty(
     grid: int = 60,
     ax: Any = None,
 ) -> Any:
-    """Where the members of an ensemble disagree about the force, relative to its typical size.
+    r"""Draw where the members of an ensemble disagree about the force, relative to its size.
 
-    $\\sqrt{\\sum_d \\mathrm{sd}(f_d)^2}$ over the root mean square of the mean force, where
-    individuals are near. In one dimension: V with its free constant fixed, plus and minus its sd.
+    $\sqrt{\sum_d \mathrm{sd}(f_d)^2}$ over the root mean square of the mean force, where
+    individuals are near. In one dimension V is drawn, plus and minus its standard deviation, with
+    its free constant fixed.
+
+    Arguments:
+        ensemble: the fits, whose method must have an energy.
+        data: the snapshots that determine the range of the plane; None means those that were
+            fitted.
+        t: the time of a potential that varies in time; None means the middle observed time.
+        grid: the number of points along each axis.
+        ax: the Matplotlib Axes to draw on; None makes a new figure.
+
+    Returns:
+        The Axes.
+
+    Examples:
+        >>> sf.pl.uncertainty(sf.fit_ensemble(data))        # doctest: +SKIP
     """
     first = ensemble.members[0]
     data = first.data if data is None else data

@@ -28,14 +28,27 @@ def stream(
     arrows: bool = True,
     ax: Any = None,
 ) -> Any:
-    """Stream lines of velocities on a 2-D embedding, with arrows of their size on top.
+    """Draw stream lines of velocities on a two-dimensional embedding, with arrows on top.
 
-    Of arrays: points (n, 2) and their velocities (n, 2). Of an AnnData: the embedding
-    `obsm[basis]` and `obsm[f"{key}_velocity"]`, which belongs to the representation `use_rep` (by
-    default the one of the fit) and is mapped to the embedding by `project`. `colour` is one number
-    or category per point, or the name of a column of `obs`.
+    The lines show directions, the arrows also sizes. Velocities of an AnnData belong to the
+    representation of the fit and are mapped to the embedding by `project`.
 
-    >>> pl.stream(adata, basis="umap", colour="day")      # doctest: +SKIP
+    Arguments:
+        embedding: points (n, 2), or an AnnData to which `tl.fit` was applied.
+        velocity: the velocities of the points, (n, 2); not used with an AnnData.
+        basis: the embedding in `obsm` of an AnnData, with or without its prefix `X_`.
+        key: the name under which the fit was stored; the velocities are `obsm[f"{key}_velocity"]`.
+        use_rep: the representation that the velocities belong to; None means that of the fit.
+        colour: one number or category per point, or the name of a column of `obs`; None is grey.
+        grid: the number of points along each axis at which velocities are averaged, at least four.
+        arrows: whether arrows are drawn.
+        ax: the Matplotlib Axes to draw on; None makes a new figure.
+
+    Returns:
+        The Axes.
+
+    Examples:
+        >>> sf.pl.stream(adata, basis="umap", colour="day")      # doctest: +SKIP
     """
     if hasattr(embedding, "obsm"):
         points, moves = _of_cells(embedding, basis, key, use_rep)
@@ -70,10 +83,24 @@ def stream(
 
 
 def project(x: Any, velocity: Any, embedding: Any) -> np.ndarray:
-    r"""Velocities (n, d) at points x (n, d), mapped to an embedding (n, k) of the same points.
+    r"""Map velocities at points to an embedding of the same points.
 
     Around every point the embedding is approximated as linear, by least squares over its nearest
     neighbours: $J = \arg\min \sum_j |y_j - \bar y - J(x_j - \bar x)|^2$, and the velocity is $Jv$.
+
+    Arguments:
+        x: the points, (n, dim).
+        velocity: their velocities, (n, dim).
+        embedding: the same points in the embedding, (n, k).
+
+    Returns:
+        The velocities in the embedding, (n, k).
+
+    Examples:
+        >>> x = np.random.default_rng(0).normal(size=(100, 2))
+        >>> moved = sf.pl.project(x, np.ones((100, 2)), 3.0 * x[:, :1])
+        >>> moved.shape, round(float(moved.mean()), 1)
+        ((100, 1), 3.0)
     """
     x, velocity = as_cloud(x, "x").astype(np.float64), np.asarray(velocity, np.float64)
     y = as_cloud(embedding, "embedding").astype(np.float64)

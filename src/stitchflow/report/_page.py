@@ -28,11 +28,21 @@ def write_report(
     versions: dict[str, str | None] | None = None,
     warned: Sequence[str] = (),
 ) -> None:
-    """Write one self-contained HTML page on a fit, or on an ensemble's first member and spread.
+    """Write one self-contained HTML page about a fit.
 
-    `test` are individuals the fit has not seen, which its verdict rests on.
+    The page contains a verdict, scores beside those of trivial methods, a diagnosis, charts and all
+    settings. It needs no network. An existing file is replaced.
 
-    >>> stitchflow.report.write_report(fit, "report.html", test=test)     # doctest: +SKIP
+    Arguments:
+        fit: a fit, or an ensemble, of which the first member and the spread are shown.
+        path: the file to write.
+        test: individuals that the fit has not seen, on which the scores and the verdict rest; None
+            leaves the scores out.
+        versions: the versions of packages to show by name; None means the installed ones.
+        warned: sentences to show among the warnings, before those that the report itself finds.
+
+    Examples:
+        >>> sf.report.write_report(fit, "report.html", test=test)     # doctest: +SKIP
     """
     environment = _environment()
     contents = gather(fit, test, versions, warned)
@@ -42,7 +52,15 @@ def write_report(
 
 
 def render(contents: Contents, environment: Any = None) -> str:
-    """The page as text."""
+    """The page as text.
+
+    Arguments:
+        contents: everything the page shows.
+        environment: Jinja's environment; None makes one.
+
+    Returns:
+        HTML.
+    """
     environment = _environment() if environment is None else environment
     folder = files("stitchflow.report")
     read = lambda name: (folder / name).read_text("utf-8")

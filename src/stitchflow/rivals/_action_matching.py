@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -35,7 +35,7 @@ class ActionMatching(Driven):
     beta, V always varies in time, and there is no density.
     """
 
-    name: ClassVar[str] = "action-matching"
+    name = "action-matching"
 
     beta: float = 0.0
     hidden: tuple[int, ...] = (128, 128)

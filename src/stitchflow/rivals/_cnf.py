@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -50,7 +50,7 @@ class CNF(Driven):
     paper's terms on velocity data, on the distance to the manifold and on growth.
     """
 
-    name: ClassVar[str] = "cnf"
+    name = "cnf"
     hidden: tuple[int, ...] = (64, 64)
     penalty: float = 0.01
     moves: int = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -52,7 +52,7 @@ class IJKOnet(JKOMethod):
     energy distance at which the maps arrive), and its energy is the implicit step's.
     """
 
-    name: ClassVar[str] = "ijkonet"
+    name = "ijkonet"
 
     map_hidden: tuple[int, ...] = (64, 64)
     pace: float = 0.3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -81,7 +81,7 @@ class JKOnet(JKOMethod):
     by narrower clouds.
     """
 
-    name: ClassVar[str] = "jkonet"
+    name = "jkonet"
 
     convex_hidden: tuple[int, ...] = (64, 64)
     inner: int = 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -45,7 +45,7 @@ class JKOnetStar(JKOMethod):
     implicit Euler step's, and identities of individuals are not used even where they are known.
     """
 
-    name: ClassVar[str] = "jkonet-star"
+    name = "jkonet-star"
 
     individuals: int = 1500
     batch: int = 1024

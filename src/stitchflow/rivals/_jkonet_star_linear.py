@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -46,7 +46,7 @@ class JKOnetStarLinear(Driven):
     between snapshots. A negative beta is set to zero.
     """
 
-    name: ClassVar[str] = "jkonet-star-linear"
+    name = "jkonet-star-linear"
 
     centres: int = 200
     degree: int = 2

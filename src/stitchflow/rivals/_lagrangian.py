@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -131,7 +131,7 @@ class LagrangianOT(_Lagrangian):
     accelerations too; the points of $q$ are not refined by inner gradient steps.
     """
 
-    name: ClassVar[str] = "wlf-ot"
+    name = "wlf-ot"
 
     @property
     def beta(self) -> float:
@@ -150,7 +150,7 @@ class LagrangianBridge(_Lagrangian):
     the curve's own samples are not random between the snapshots.
     """
 
-    name: ClassVar[str] = "wlf-sb"
+    name = "wlf-sb"
 
     sigma: float = 0.1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +23,7 @@ from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, as_weights, c
 class Nearest(Method):
     """Samples the nearest trained snapshot; nobody moves. It has no density and no energy."""
 
-    name: ClassVar[str] = "nearest"
+    name = "nearest"
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         start = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -44,7 +44,7 @@ class NeuralSDE(Driven):
     each other.
     """
 
-    name: ClassVar[str] = "neural-sde"
+    name = "neural-sde"
     hidden: tuple[int, ...] = (64, 64)
     individuals: int = 128
     moves: int = 6

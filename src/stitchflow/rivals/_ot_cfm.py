@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -34,7 +34,7 @@ class OTCFM(Driven):
     energy nor noise nor density, and knows nothing of how individuals bend between snapshots.
     """
 
-    name: ClassVar[str] = "ot-cfm"
+    name = "ot-cfm"
     hidden: tuple[int, ...] = (128, 128)
     width: float = 0.1
     batch: int = 512

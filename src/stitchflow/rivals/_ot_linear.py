@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,7 +30,7 @@ class OTLinear(Method):
     density, no energy and no noise, and beyond the observed times it keeps its last displacement.
     """
 
-    name: ClassVar[str] = "ot-linear"
+    name = "ot-linear"
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         start = time.perf_counter()

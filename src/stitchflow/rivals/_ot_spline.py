@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +39,7 @@ class OTSpline(Method):
     beyond the observed times paths go straight on.
     """
 
-    name: ClassVar[str] = "ot-spline"
+    name = "ot-spline"
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         start = time.perf_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -54,7 +54,7 @@ class PathFlow(Method):
     thin bridges, since a smooth map cannot tear a Gaussian.
     """
 
-    name: ClassVar[str] = "path-flow"
+    name = "path-flow"
 
     time_varying: bool = True
     weight: float = 0.1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ class SchrodingerBridge(Driven):
     and no density, and uses no identities: they would replace the coupling that makes it a bridge.
     """
 
-    name: ClassVar[str] = "schrodinger-bridge"
+    name = "schrodinger-bridge"
     beta: float | None = None
     hidden: tuple[int, ...] = (128, 128)
     batch: int = 512

@@ -130,16 +130,30 @@ def to_cellrank(
     parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> dict[str, Any]:
-    """CellRank's kernels of a fit, by name, their transition matrices computed.
+    """Make CellRank's kernels from a fit, with their transition matrices computed.
 
-    `velocity` follows `obsm[k_velocity]`, `pseudotime` follows decreasing V, `realtime` couples
-    each observed time with the next by simulation (`draws` for each cell, each assigned to its
-    nearest `neighbours`), `precomputed` does so over half the shortest gap, among cells of all
-    times. They need scanpy's neighbours graph, which is computed on the fit's representation where
-    missing. `energy` and `parts` as in `load`.
+    The kernels need scanpy's neighbours graph, which is computed on the fit's representation where
+    it is missing.
 
-    >>> kernel = to_cellrank(adata, ["realtime"])["realtime"]       # doctest: +SKIP
-    >>> cellrank.estimators.GPCCA(kernel)                            # doctest: +SKIP
+    Arguments:
+        adata: the cells, to which `tl.fit` was applied.
+        kernels: the names of the kernels, by default all. "velocity" follows `obsm[k_velocity]`.
+            "pseudotime" follows decreasing V. "realtime" couples each observed time with the next
+            by simulation. "precomputed" simulates over half the shortest gap, among cells of all
+            times.
+        draws: how many times each cell is simulated.
+        neighbours: how many observed cells share each simulated end.
+        key_added: the name under which the fit was stored, k for short.
+        energy: an energy of your own, as in `tl.load`.
+        parts: classes and functions of your own by name, as in `tl.load`.
+        key: an integer seed or a JAX key of the noise.
+
+    Returns:
+        The kernels by name.
+
+    Examples:
+        >>> kernel = sf.tl.to_cellrank(adata, ["realtime"])["realtime"]       # doctest: +SKIP
+        >>> cellrank.estimators.GPCCA(kernel)                                 # doctest: +SKIP
     """
     chosen = [kernels] if isinstance(kernels, str) else list(kernels)
     for name in chosen:

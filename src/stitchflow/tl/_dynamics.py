@@ -133,13 +133,29 @@ def simulate(
     parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
-    """Cells moved by the energy alone from their observed position and time: a new AnnData.
+    """Simulate cells that the energy alone moves from their observed position and time.
 
-    `cells` (a mask, names or row numbers) start, each `draws` times; by default those of the first
-    time. Later `times` are reached by the SDE, earlier ones by the probability flow; by default
-    the observed ones from the start on. `obs` has time, particle and start_cell; a particle is one
-    draw of one cell. Birth and death are not simulated: a particle stays the same individual.
-    `energy` and `parts` as in `load`.
+    Later times are reached by the SDE, earlier ones by the probability flow, which has no noise.
+    Birth and death are not simulated: a particle stays the same individual.
+
+    Arguments:
+        adata: the cells, to which `tl.fit` was applied.
+        times: the times to simulate to, all after or all before those of the cells; None means the
+            observed ones from the cells' own time on.
+        cells: which cells start, as a mask, names or row numbers; None means those of the first
+            time.
+        draws: how many times each cell is simulated.
+        key_added: the name under which the fit was stored, k for short.
+        energy: an energy of your own, as in `tl.load`.
+        parts: classes and functions of your own by name, as in `tl.load`.
+        key: an integer seed or a JAX key of the noise.
+
+    Returns:
+        A new AnnData of the simulated cells, with `time`, `particle` and `start_cell` in `obs`; a
+        particle is one draw of one cell.
+
+    Examples:
+        >>> later = sf.tl.simulate(adata, times=[5.0, 6.0], draws=10)        # doctest: +SKIP
     """
     seen = Cells.of(adata, key_added, energy, parts)
     rows = seen.at(seen.t.min()) if cells is None else chosen(adata, cells)
@@ -178,10 +194,22 @@ def interpolate(
     parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
-    """Cells at times that were not observed, drawn from the fitted marginals: a new AnnData.
+    """Draw cells from the fitted marginals, also at times that were not observed.
 
-    `n` cells for each time, by default the mean number of cells of the observed times. `energy` and
-    `parts` as in `load`.
+    Arguments:
+        adata: the cells, to which `tl.fit` was applied.
+        times: the times of the cells to draw.
+        n: how many cells of each time; None means the mean number of cells of the observed times.
+        key_added: the name under which the fit was stored, k for short.
+        energy: an energy of your own, as in `tl.load`.
+        parts: classes and functions of your own by name, as in `tl.load`.
+        key: an integer seed or a JAX key.
+
+    Returns:
+        A new AnnData of the drawn cells, with `time` in `obs`.
+
+    Examples:
+        >>> between = sf.tl.interpolate(adata, times=[2.5])        # doctest: +SKIP
     """
     seen, wanted = Cells.of(adata, key_added, energy, parts), as_times(times)
     count = round(len(seen.x) / len(np.unique(seen.t))) if n is None else check_count(n, "n")

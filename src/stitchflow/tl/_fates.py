@@ -95,14 +95,31 @@ def fate(
     parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
-    """Probabilities that a cell's descendants are in each group at a later time.
+    """Estimate the probabilities that a cell's descendants are in each group at a later time.
 
-    Every cell is simulated `draws` times from its own time to `time` (the last observed one), and
-    each end is assigned in equal shares to the `groups` (a column of obs) of its nearest observed
-    cells. Writes `obsm[k_fate]`, a table of cells by groups, and the likeliest group to
-    `obs[k_fate]`; returns the table of the cells that were simulated. A slash in the name of a
-    group becomes a bar in the names of the table's columns ("Mono|Mac"). `energy` and `parts` as in
-    `load`.
+    Every cell is simulated from its own time to the end, and each end is assigned in equal shares
+    to the groups of its nearest observed cells. Writes `obsm[k_fate]`, a table of cells by groups,
+    and the likeliest group to `obs[k_fate]`.
+
+    Arguments:
+        adata: the cells, to which `tl.fit` was applied.
+        groups: the column of `obs` with the group of each cell; cells without one are ignored. A
+            slash in the name of a group becomes a bar in the table's columns ("Mono|Mac").
+        time: the end; None means the last observed time.
+        cells: which cells are simulated, as a mask, names or row numbers; None means all cells that
+            were observed at the end or before.
+        draws: how many times each cell is simulated.
+        neighbours: how many observed cells share each end.
+        key_added: the name under which the fit was stored, k for short.
+        energy: an energy of your own, as in `tl.load`.
+        parts: classes and functions of your own by name, as in `tl.load`.
+        key: an integer seed or a JAX key of the noise.
+
+    Returns:
+        The table of the cells that were simulated; a row sums to one.
+
+    Examples:
+        >>> sf.tl.fate(adata, groups="cell_type")        # doctest: +SKIP
     """
     pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     labels, end = Labels(adata, groups), _end(seen, time)
@@ -136,12 +153,27 @@ def ancestors(
     energy: Energy | Term | None = None,
     parts: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Where chosen cells came from: carried back along the probability flow.
+    """Find where chosen cells came from, by carrying them back along the probability flow.
 
-    At each of `times` (by default the earlier observed ones) the nearest observed cells are the
-    ancestors. Writes `obs[k_ancestors]`, the share of the chosen cells that descends from each
-    observed cell, one in total at each time. Returns the table of times by groups, or the written
-    column without `groups`. `energy` and `parts` as in `load`.
+    At each earlier time the nearest observed cells are the ancestors. Writes `obs[k_ancestors]`,
+    the share of the chosen cells that descends from each observed cell, which sums to one at each
+    time.
+
+    Arguments:
+        adata: the cells, to which `tl.fit` was applied.
+        cells: the chosen cells, as a mask, names or row numbers.
+        groups: the column of `obs` with the group of each cell; None makes no table of groups.
+        times: earlier times to look at; None means all observed times before the cells' own.
+        neighbours: how many observed cells share each carried cell.
+        key_added: the name under which the fit was stored, k for short.
+        energy: an energy of your own, as in `tl.load`.
+        parts: classes and functions of your own by name, as in `tl.load`.
+
+    Returns:
+        The table of times by groups, or without `groups` the written column.
+
+    Examples:
+        >>> sf.tl.ancestors(adata, adata.obs["cell_type"] == "Mono", "cell_type")   # doctest: +SKIP
     """
     pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     labels = None if groups is None else Labels(adata, groups)

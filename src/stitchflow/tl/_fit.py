@@ -49,19 +49,41 @@ def fit(
 ) -> Any:
     """Fit the cells of an AnnData and write what was learned into it.
 
-    Times are numbers of any spacing, or ordered categories. Written, with k for `key_added`:
-    `obs[k_potential]` (V, its mean over the cells of a time removed where V varies in time),
-    `obs[k_pseudotime]` (minus V, rescaled to [0, 1]), `obsm[k_velocity]`, and `uns[k]` with the
-    whole model, so that every other call of `tl` needs nothing but the AnnData.
+    Written, with k for `key_added`: `obs[k_potential]` (V, its mean over the cells of a time
+    removed where V varies in time), `obs[k_pseudotime]` (minus V, rescaled to [0, 1]),
+    `obsm[k_velocity]` (in the representation, over the unit of time), and `uns[k]` with the whole
+    model, so that every other call of `tl` needs nothing but the AnnData. What an earlier fit wrote
+    under the same name is removed.
 
-    With `ensemble`, that many bootstraps are fitted too, and their standard deviations written:
-    `obs[k_potential_sd]`, `obs[k_pseudotime_sd]`, `obs[k_velocity_sd]`. A `test_fraction` of the
-    cells of each time, and all cells at the times in `hold_out` (numbers or labels, one or many),
-    are held out of the fit for `tl.score`; where no held-out cell of the time before a forecast
-    would be left to start from, a fifth of those cells is held out too. `obs[k_train]` marks the
-    others. Returns the `Fit`,
-    or with `copy=True` the AnnData that was written to instead of the given one. A `callback` is
-    called each time the loss is read (`stitchflow.tracking`).
+    Arguments:
+        adata: the cells.
+        time_key: the column of `obs` with the time of each cell: numbers of any spacing, labels
+            such as 36h, or ordered categories (`tl.times`).
+        use_rep: the representation in `obsm` that is fitted, with or without its prefix `X_`; "X"
+            means the matrix itself.
+        weight_key: the column of `obs` that says how much each cell counts; None counts all alike.
+        key_added: the name of what is written.
+        method: what is fitted, with its settings; None means `Stitching()`.
+        ensemble: how many bootstraps are fitted too, at least two. Their standard deviations are
+            written to `obs[k_potential_sd]`, `obs[k_pseudotime_sd]` and `obs[k_velocity_sd]`. None
+            fits none.
+        test_fraction: the share of the cells of each time that is held out of the fit for
+            `tl.score`. `obs[k_train]` marks the others.
+        hold_out: times, as numbers or labels, one or many, all of whose cells are held out. Where
+            no held-out cell of the time before a forecast would be left to start from, a fifth of
+            those cells is held out too.
+        copy: write to a copy and return it, and leave `adata` unchanged.
+        key: an integer seed or a JAX key; the same key gives the same result.
+        progress: whether a progress bar is shown.
+        callback: a function that is called with a row of numbers each time the loss is read
+            (`stitchflow.tracking`).
+
+    Returns:
+        The `Fit`, or with `copy` the AnnData that was written to.
+
+    Examples:
+        >>> sf.tl.fit(adata, "day", use_rep="X_pca", test_fraction=0.2)       # doctest: +SKIP
+        >>> adata.obs["stitchflow_pseudotime"]                                # doctest: +SKIP
     """
     check_anndata(adata)
     _check_key(key_added)
@@ -164,7 +186,12 @@ def _kept(data: Snapshots, test_fraction: float, hold_out: list[float], key: Key
 
 @dataclass(frozen=True)
 class PerCell:
-    """Results of one fit for every cell; None where the method does not provide them."""
+    """Results of one fit for every cell; None where the method does not provide them.
+
+    Arguments:
+        potential: V of each cell, (n,), with its free constant fixed.
+        velocity: the velocity of each cell in the representation, (n, dim).
+    """
 
     potential: np.ndarray | None
     velocity: np.ndarray | None

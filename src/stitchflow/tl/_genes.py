@@ -70,12 +70,29 @@ def genes(
     parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
-    """Trends and velocities of genes through `varm["PCs"]`.
+    r"""Compute trends and velocities of genes from those of principal components.
 
-    Returns the mean expression (time by gene) of `n` cells drawn from the fitted marginals at
-    `times`, by default 50 from the first to the last one. Writes `layers[k_velocity]`, the velocity
-    of every gene in every cell, in units of expression over time. `layer` is the layer from which
-    the components were computed, if it is not X. `energy` and `parts` as in `load`.
+    $g = \bar g + (z - \bar z)\,P^T$ for positions $z$ in the representation and loadings $P$.
+    Writes `layers[k_velocity]`, the velocity of every gene in every cell, in units of expression
+    over time.
+
+    Arguments:
+        adata: the cells, to which `tl.fit` was applied.
+        genes: the names of the genes in the table; None means all.
+        times: the times of the table; None means 50 from the first to the last one.
+        n: how many cells are drawn from the fitted marginal of each time.
+        loadings: the key of the loadings in `varm`.
+        layer: the layer from which the components were computed; None means `X`.
+        key_added: the name under which the fit was stored, k for short.
+        energy: an energy of your own, as in `tl.load`.
+        parts: classes and functions of your own by name, as in `tl.load`.
+        key: an integer seed or a JAX key.
+
+    Returns:
+        A table of times by genes with the mean expression.
+
+    Examples:
+        >>> sf.tl.genes(adata, ["GATA1", "SPI1"]).plot()        # doctest: +SKIP
     """
     pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     made = Loadings(adata, seen, loadings, layer)

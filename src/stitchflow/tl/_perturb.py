@@ -33,12 +33,33 @@ def perturb(
     parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Any:
-    """Fates of chosen cells as they are and with genes or components shifted, side by side.
+    """Compare the fates of cells as they are with those after genes or components are shifted.
 
-    `shift` is how much to add to each gene or component: `{"GATA1": 1.0}`, `{"PC2": -0.5}`. Both
-    versions of the `cells` (by default those of the first time) are rolled out with the same noise.
-    Returns a table of groups: before, after, change, and the change's standard error over cells.
-    `energy` and `parts` as in `load`.
+    Both versions of the cells are simulated with the same noise.
+
+    Arguments:
+        adata: the cells, to which `tl.fit` was applied.
+        shift: how much is added to each gene or component, such as `{"GATA1": 1.0}` or `{"PC2":
+            -0.5}`.
+        groups: the column of `obs` with the group of each cell.
+        cells: which cells are shifted, as a mask, names or row numbers; None means those of the
+            first time.
+        time: when fates are read; None means the last observed time.
+        draws: how many times each cell is simulated.
+        neighbours: how many observed cells share each end.
+        loadings: the key in `varm` of the loadings that turn genes into components.
+        layer: the layer from which the components were computed; None means `X`.
+        key_added: the name under which the fit was stored, k for short.
+        energy: an energy of your own, as in `tl.load`.
+        parts: classes and functions of your own by name, as in `tl.load`.
+        key: an integer seed or a JAX key of the noise.
+
+    Returns:
+        A table of groups with the columns `before`, `after`, `change` and `standard_error`, which
+        is that of the change over cells.
+
+    Examples:
+        >>> sf.tl.perturb(adata, {"GATA1": 1.0}, groups="cell_type")        # doctest: +SKIP
     """
     pandas, seen = require("pandas"), Cells.of(adata, key_added, energy, parts)
     labels = Labels(adata, groups)
@@ -69,7 +90,18 @@ def perturb(
 def direction(
     adata: Any, seen: Cells, shift: Mapping[str, float], loadings: str, layer: str | None
 ) -> np.ndarray:
-    """The total shift in the representation for shifts of genes and components."""
+    """The total shift in the representation for shifts of genes and components.
+
+    Arguments:
+        adata: the cells.
+        seen: the cells with their fit.
+        shift: amounts by the name of a gene or component.
+        loadings: the key of the loadings in `varm`.
+        layer: the layer from which the components were computed; None means `X`.
+
+    Returns:
+        A vector (dim,).
+    """
     if not isinstance(shift, Mapping) or not shift:
         raise BadInputType(f"shift must be amounts by gene or component, got {shift!r}")
     dim = seen.x.shape[1]

@@ -28,10 +28,26 @@ def score(
     parts: Mapping[str, Any] | None = None,
     key: KeyLike = 0,
 ) -> Scores:
-    """Score a fit on the cells that were held out (`test_fraction`, `hold_out` of `tl.fit`).
+    """Score a fit on the cells that `tl.fit` held out (`test_fraction`, `hold_out`).
 
-    Returns the rows of `evaluate` and writes them as a table to `uns[k]["scores"]`. `energy`
-    and `parts` as in `load`.
+    Writes the scores as a table to `uns[k]["scores"]`. They are explained under
+    `stitchflow.evaluate`.
+
+    Arguments:
+        adata: the cells, to which `tl.fit` was applied.
+        metrics: the names of distances in `metrics.DISTANCES`.
+        protocols: what is predicted, among "marginal", "one-step", "rollout", "interpolate" and
+            "forecast".
+        key_added: the name under which the fit was stored, k for short.
+        energy: an energy of your own, as in `tl.load`.
+        parts: classes and functions of your own by name, as in `tl.load`.
+        key: an integer seed or a JAX key of samples and noise.
+
+    Returns:
+        The scores, one row for each protocol, metric and time.
+
+    Examples:
+        >>> sf.tl.score(adata, metrics=["w1"])        # doctest: +SKIP
     """
     test = _unseen(adata, key_added)
     if test is None:
@@ -54,11 +70,19 @@ def report(
     energy: Energy | Term | None = None,
     parts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a report of a fit, evaluated on the cells that were held out.
+    """Write a report of a fit as one HTML page, evaluated on the cells that were held out.
 
-    `energy` and `parts` as in `load`. An existing file is replaced.
+    An existing file is replaced. Without held-out cells the page has no scores.
 
-    >>> stitchflow.tl.report(adata, "report.html")                        # doctest: +SKIP
+    Arguments:
+        adata: the cells, to which `tl.fit` was applied.
+        path: the file to write.
+        key_added: the name under which the fit was stored, k for short.
+        energy: an energy of your own, as in `tl.load`.
+        parts: classes and functions of your own by name, as in `tl.load`.
+
+    Examples:
+        >>> sf.tl.report(adata, "report.html")        # doctest: +SKIP
     """
     test, fit = _unseen(adata, key_added), load(adata, key_added, energy=energy, parts=parts)
     write_report(fit, path, test=test)

@@ -30,7 +30,14 @@ def check_anndata(adata: Any) -> None:
 
 
 def put(adata: Any, key_added: str, fit: Fit, params: dict[str, Any]) -> None:
-    """Write a fit and the settings of the call into `uns[key_added]`."""
+    """Write a fit and the settings of the call into `uns[key_added]`.
+
+    Arguments:
+        adata: the cells.
+        key_added: the name of the entry.
+        fit: the fit.
+        params: the settings, of which those that are None are left out.
+    """
     header, arrays = plain(fit)
     text = json.dumps(header)
     adata.uns[key_added] = {
@@ -63,10 +70,22 @@ def load(
     energy: Energy | Term | None = None,
     parts: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """The fit inside an AnnData.
+    """Open the fit that is stored in an AnnData.
 
-    `energy` and `parts` pass your own energy and parts, as in `stitchflow.load`. Where the cells
-    are still those of the fit, they are available as `fit.data`.
+    A stored fit contains no code: classes and functions of your own are handed over again.
+
+    Arguments:
+        adata: the cells, to which `tl.fit` was applied.
+        key_added: the name under which the fit was stored, k for short.
+        energy: the energy of the fit, where it contains functions of your own; None otherwise.
+        parts: classes and functions of your own by the name that the error message asks for, such
+            as `{"lab.Capped": Capped}`; None otherwise.
+
+    Returns:
+        The `Fit`. Where the cells are still those that were fitted, they are its `data`.
+
+    Examples:
+        >>> fit = sf.tl.load(adata)        # doctest: +SKIP
     """
     params, entry = params_of(adata, key_added), adata.uns[key_added]
     try:
