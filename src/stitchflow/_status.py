@@ -1,4 +1,4 @@
-"""Readable outcomes: bad input, missing packages, how a fit ended, what a method cannot answer."""
+"""Errors, warnings and the status of a fit, each with a readable message."""
 
 from __future__ import annotations
 

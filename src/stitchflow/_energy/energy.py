@@ -73,7 +73,7 @@ class Energy(eqx.Module):
 
         Arguments:
             cloud: points (n, d) in internal units that look like the data.
-            units: the scales in which the energy will answer.
+            units: the scales of the values that the energy returns.
             key: the random key of the networks' weights.
         """
         keys = jax.random.split(key, len(self.terms))

@@ -198,7 +198,7 @@ def pushes(term: Term, units: Units | None) -> list[float | None]:
 
     Arguments:
         term: a term with parameters.
-        units: its units, which tell the dimension.
+        units: its units, which hold the dimension.
     """
     units = ready(units)
     rng = np.random.default_rng(0)

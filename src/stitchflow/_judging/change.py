@@ -177,7 +177,7 @@ def _in_place(cloud: _Cloud, rng: np.random.Generator) -> float:
 
 
 def _counted(cloud: _Cloud, known: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """How many of the asked, later and first, are in the places of most gain and most loss."""
+    """Counts of later and of first individuals in the places of most gain and of most loss."""
     stretches = [cloud.weights * (cloud.stretch == k) for k in range(cloud.stretch[-1] + 1)]
     shares = np.stack([_shares(own * known) for own in stretches])
     means = shares @ cloud.distances  # from each stretch to each individual

@@ -78,7 +78,7 @@ class Consistency(eqx.Module, Part):
 
     @property
     def settler(self) -> Optimiser:
-        """The optimiser of the third stage; its rate is smaller, for the curve is good already."""
+        """The optimiser of the third stage, with a smaller rate since the curve is good."""
         return Optimiser(steps=self.settling, learning_rate=defaults.SETTLING_RATE * self.rate)
 
     def __call__(self, energy: Energy, data: Observations, key: Array) -> Scalar:

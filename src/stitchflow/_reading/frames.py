@@ -19,7 +19,7 @@ from stitchflow._reading.time_labels import durations
 from stitchflow._status import BadInput, DataWarning
 from stitchflow._types import as_numbers, rows_named
 
-LOOK = 100  # rows by which a column of texts is judged that was not asked for
+LOOK = 100  # rows that are read to decide whether a column of texts holds numbers
 DIGITS = re.compile(r"[-+]?\d+")
 WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # a whole number without leading zeros
 

@@ -59,7 +59,7 @@ def order_of(labels: Sequence[Any]) -> np.ndarray:
 
 
 def _parted(label: Any) -> tuple[float, str] | None:
-    """The only number of a label, and the words around it, which tell the unit; None otherwise."""
+    """The only number of a label, and the words around it, which give the unit; None otherwise."""
     found = NUMBER.findall(str(label))
     if len(found) != 1:
         return None

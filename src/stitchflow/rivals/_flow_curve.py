@@ -117,7 +117,7 @@ class FlowCurve(eqx.Module):
         d = cloud.shape[1]
         active = np.ones((layers, d), bool)
         for i in range(layers - 1 if d > 1 else 0):
-            # The two layers of a pair split the coordinates alike; the next pair does not.
+            # Both layers of a pair split the coordinates in the same way, different for each pair.
             active[i] = np.roll(np.arange(d) < d // 2, i // 2) ^ bool(i % 2)
         made = eqx.filter_vmap(lambda mask, k: Coupling(mask, hidden, k))
         self.layers = made(jnp.asarray(active), jax.random.split(key, layers))
