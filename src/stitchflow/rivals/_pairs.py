@@ -77,9 +77,7 @@ class Pairs(eqx.Module):
     @staticmethod
     def known(data: Snapshots, rng: np.random.Generator) -> Pairs:
         """The pairs that ids tell of paired data; a pair weighs what its two ends do on average."""
-        assert data.ids is not None
-        orders = [np.argsort(data.ids[data.slice(k)], kind="stable") for k in range(len(data))]
-        weights = [data.cloud_weights(k)[order] for k, order in enumerate(orders)]
+        weights = data.path_weights
         paths, size = np.asarray(data.units.space_in(data.paths)), DRAWS * int(data.counts[0])
         found = []
         for k in range(len(data) - 1):
