@@ -1,1 +1,1 @@
-"""Judging: scores, cross-validation, diagnosis."""
+"""Judging a fit: scores, cross-validation and diagnosis."""

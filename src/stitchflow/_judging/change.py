@@ -1,7 +1,7 @@
-r"""What snapshots say before any model: did the population change, and did anybody have to move?
+"""Tests before any model: did the population change, and must individuals have moved?
 
-Both questions are tests on the individuals alone. Their statistics are energy distances, which have
-no width to choose, and they look at a bounded number of individuals and of stretches of time.
+Both tests use the individuals alone. Their statistics are energy distances, which have no width to
+choose. The numbers of individuals and of stretches of time that enter are bounded.
 """
 
 from __future__ import annotations
@@ -16,34 +16,39 @@ from scipy.stats import nchypergeom_fisher
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._types import KeyLike, as_rng
 
-# A claim needs evidence that chance alone would show in fewer than one of twenty data sets.
+# The significance level: chance alone gives such evidence in less than one of twenty data sets.
 LEVEL = 0.05
 
-# Individuals looked at: their distances take 32 MB.
+# Individuals that are used at most: their distances take 32 MB.
 MOST = 2000
 
-# Consecutive snapshots are joined to stretches of this many individuals, for a handful cannot show
-# that somebody moved; but there are five stretches at least, so that motion shows, and ten at most.
+# Consecutive snapshots are joined to stretches of this many individuals, because a few individuals
+# cannot show motion. There are at least five stretches, so that motion is visible, and at most ten.
 JOINED, FEWEST, STRETCHES = 200, 5, 10
 PERMUTATIONS = 199  # p-values in steps of 0.005, a tenth of the level
 
-# Six doublings. One place may have gained this much on another over the whole time without anybody
-# moving: 11 % of the population may have become 89 %. Some bound is needed, since without one a
-# normal distribution can be had from the tail of any other. A place that gains more than this
-# without motion has to be described by weights or by `Growth`.
+# Six doublings. Without motion, one place may gain this much on another over the whole time: 11 %
+# of the population may become 89 %. A bound is needed, because growth without one makes a normal
+# distribution from the tail of any other. A place that gains more than this without motion has to
+# be described by weights or by `Growth`.
 MOST_GAINED = 64.0
 
-# The places that gained most are those of a third of the later individuals, and those that lost
-# most those of a third of the first: fewer make the shares noisy, more make them alike.
+# The places of most gain contain a third of the later individuals, and those of most loss a third
+# of the first: with fewer the shares are noisy, with more they are alike.
 COMPARED = 1.0 / 3.0
 FOLDS = 10
 
 
 class Change(NamedTuple):
-    """How likely data that differ as much are, if the population rests, or changes in place.
+    """The p-values of two hypotheses about the snapshots.
 
-    `rest`: the p-value of "all snapshots show one distribution". `in_place`: that of "nobody moves,
-    and no place gains more than 64 times as much as another".
+    Arguments:
+        rest: the p-value of "all snapshots show one distribution".
+        in_place: the p-value of "no individual moves, and no place gains more than 64 times as much
+            as another".
+
+    >>> Change(rest=0.005, in_place=0.4).changed, Change(rest=0.005, in_place=0.4).moved
+    (True, False)
     """
 
     rest: float
@@ -56,15 +61,22 @@ class Change(NamedTuple):
 
     @property
     def moved(self) -> bool:
-        """Whether somebody must have moved."""
+        """Whether individuals must have moved."""
         return self.changed and self.in_place <= LEVEL
 
 
 def change(data: Snapshots, key: KeyLike = 0) -> Change:
-    """Both tests, with weights; the same key gives the same answer.
+    """Test whether a population changed and whether individuals must have moved.
 
-    Where every individual is followed over all times nobody appears or disappears, so that a
+    Where every individual is followed over all times, nobody appears or disappears, so that any
     change of the population is motion.
+
+    Arguments:
+        data: the snapshots; weights are taken into account.
+        key: a JAX key or an integer seed of the permutations.
+
+    Returns:
+        Two p-values.
 
     >>> change(data).moved                               # doctest: +SKIP
     """
@@ -74,18 +86,18 @@ def change(data: Snapshots, key: KeyLike = 0) -> Change:
     if data.paired:
         cloud = _Cloud.followed(data, rng)
         times, n = cloud.stretch[-1] + 1, int((cloud.stretch == 0).sum())
-        # The times of each individual change places.
+        # The times of each individual are permuted.
         own = np.tile(np.arange(times), (n, 1))
         shuffle = lambda: (rng.permuted(own, axis=1).T * n + np.arange(n)).ravel()
         return Change(_rest(cloud, shuffle), 0.0)
     cloud = _Cloud.of(data, rng)
-    # All individuals change places with each other.
+    # The individuals of all times are permuted.
     rest = _rest(cloud, lambda: rng.permutation(len(cloud.stretch)))
     return Change(rest, _in_place(cloud, rng))
 
 
 class _Cloud(NamedTuple):
-    """Individuals with their weights, stretches of time and distances from each other."""
+    """Individuals with their weights, stretches of time and mutual distances."""
 
     weights: np.ndarray
     stretch: np.ndarray  # sorted
@@ -93,7 +105,7 @@ class _Cloud(NamedTuple):
 
     @staticmethod
     def of(data: Snapshots, rng: np.random.Generator) -> _Cloud:
-        """Some individuals of each stretch."""
+        """A random part of the individuals of each stretch."""
         number, each = int(np.clip(len(data.x) // JOINED, FEWEST, STRETCHES)), np.arange(len(data))
         if len(data) > number:
             middle = (np.cumsum(data.counts) - 0.5 * data.counts) / len(data.x)
@@ -105,7 +117,7 @@ class _Cloud(NamedTuple):
 
     @staticmethod
     def followed(data: Snapshots, rng: np.random.Generator) -> _Cloud:
-        """Some individuals in the same order at each of some times."""
+        """A random part of the individuals, in the same order at each of some times."""
         assert data.ids is not None
         table = np.lexsort((data.ids, data.index)).reshape(len(data), -1)
         table = table[np.unique(np.linspace(0, len(data) - 1, STRETCHES).round().astype(int))]
@@ -119,7 +131,7 @@ class _Cloud(NamedTuple):
 
 
 def _rest(cloud: _Cloud, shuffle: Callable[[], np.ndarray]) -> float:
-    """The p-value of one distribution at all times, by shuffles that would then change nothing."""
+    """The p-value of one distribution at all times, by random permutations of individuals."""
     ends = np.searchsorted(cloud.stretch, np.arange(1, cloud.stretch[-1] + 1))
 
     def within(order: np.ndarray) -> float:
@@ -127,27 +139,28 @@ def _rest(cloud: _Cloud, shuffle: Callable[[], np.ndarray]) -> float:
 
     found = within(np.arange(len(cloud.stretch)))
     chance = np.array([within(shuffle()) for _ in range(PERMUTATIONS)])
-    # Sums in another order differ in their last digits; equal ones count as chance.
+    # Sums in another order differ in their last digits; equal sums count as chance.
     return float((1 + (chance <= found + 1e-12 * abs(found)).sum()) / (1 + PERMUTATIONS))
 
 
 def _dispersion(cloud: _Cloud, rows: np.ndarray) -> float:
     r"""$\sum_{ij} w_i w_j |x_i - x_j| / \sum_i w_i$ over some individuals.
 
-    Summed over stretches, what is missing to the dispersion of everybody is the weighted sum of
-    energy distances between all pairs of stretches: the smaller this is, the more they differ.
+    The sum over stretches falls short of the dispersion of all individuals by the weighted sum of
+    the energy distances between all pairs of stretches: the smaller it is, the more they differ.
     """
     w = cloud.weights[rows]
     return float(w @ cloud.distances[np.ix_(rows, rows)] @ w / max(w.sum(), 1e-300))
 
 
 def _in_place(cloud: _Cloud, rng: np.random.Generator) -> float:
-    """The p-value of growth in place: no part of space gains more on another than is allowed.
+    """The p-value of growth in place: no part of space gains more than is allowed on another.
 
-    Where proportions change by a density ratio r(x) and nobody moves, the odds of two sets of
-    places change by no more than the largest r over the smallest. The sets are where the witness of
-    the energy distance is largest and smallest, between the first stretch and the one that differs
-    most from it; both are found without the tenth of individuals that are then counted there.
+    Where proportions change by a density ratio r(x) and individuals do not move, the odds of two
+    sets of places change by at most the largest r over the smallest. The sets are those where the
+    witness of the energy distance is largest and smallest, between the first stretch and the one
+    that differs most from it. Both are found without the tenth of the individuals that are then
+    counted in them.
     """
     fold = np.empty(len(cloud.stretch), int)
     for k in range(cloud.stretch[-1] + 1):
@@ -164,19 +177,19 @@ def _in_place(cloud: _Cloud, rng: np.random.Generator) -> float:
 
 
 def _counted(cloud: _Cloud, known: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Of the asked, the later and the first ones where most was gained and where most was lost."""
+    """How many of the asked, later and first, are in the places of most gain and most loss."""
     stretches = [cloud.weights * (cloud.stretch == k) for k in range(cloud.stretch[-1] + 1)]
     shares = np.stack([_shares(own * known) for own in stretches])
     means = shares @ cloud.distances  # from each stretch to each individual
     pairs = means @ shares.T
     apart = 2.0 * pairs[0] - pairs[0, 0] - np.diag(pairs)
     far = 1 + int(apart[1:].argmax())
-    witness = means[0] - means[far]  # large where the later ones are near
+    witness = means[0] - means[far]  # large near the later individuals
     gained = _quantile(witness, shares[far], 1.0 - COMPARED)
     lost = _quantile(witness, shares[0], COMPARED)
     table = np.empty((2, 2))
     for row, k in enumerate((far, 0)):
-        # Unequal weights say as much as this many individuals of equal ones (Kish).
+        # Kish's effective number of individuals with unequal weights.
         effective = stretches[k].sum() ** 2 / (stretches[k] @ stretches[k])
         counted = effective * _shares(stretches[k]) * asked
         table[row] = (

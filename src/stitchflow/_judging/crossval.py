@@ -1,4 +1,4 @@
-"""Cross-validation: leave times or groups out, fit every method, score what it never saw."""
+"""Cross-validation: leave times or groups out, fit every method, score it on what was left out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stitchflow._types import KeyLike, as_rng, check_count
 
 COMPARED = ("stitching", "stitching-varying", *TRIVIAL)
 
-# What is asked where times were left out, and where groups were.
+# The protocols where times were left out, and where groups were left out.
 ABOUT_UNSEEN = tuple(protocol for protocol in PROTOCOLS if protocol.judged.unseen)
 WITHIN_RANGE = tuple(protocol for protocol in PROTOCOLS if protocol is not Protocol.FORECAST)
 
@@ -35,7 +35,20 @@ STARTERS = 0.2
 
 @dataclass(frozen=True)
 class FoldScore:
-    """One score of one method on what was left out."""
+    """One score of one method on what was left out.
+
+    Arguments:
+        method: the name of the method.
+        seed: the seed of the fit.
+        left_out: the times or the group that were left out, as text.
+        protocol: what was asked of the fit, such as `interpolate`.
+        metric: the distance, such as `w1`.
+        time: the time of the score; None for the mean over times.
+        value: the value of the metric; smaller is better.
+        floor: what a perfect model is expected to score; None where it is unknown.
+        seconds_train: how long the fit took.
+        steps: the number of its steps.
+    """
 
     method: str
     seed: int
@@ -51,7 +64,14 @@ class FoldScore:
 
 @dataclass(frozen=True)
 class Fold:
-    """The individuals to train on and those to judge by, and a name for what was left out."""
+    """One split of the data.
+
+    Arguments:
+        left_out: a name for what was left out.
+        train: the individuals to train on.
+        test: the individuals to judge by.
+        protocols: what is asked of a fit.
+    """
 
     left_out: str
     train: Snapshots
@@ -61,7 +81,14 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One fit of one fold, which may stand for several seeds."""
+    """One fit to one fold; for a method without randomness it represents all seeds.
+
+    Arguments:
+        fold: the split of the data.
+        name: how the method is called in the scores.
+        method: the method.
+        seeds: the seeds that this fit represents; the first one is used.
+    """
 
     fold: Fold
     name: str
@@ -72,6 +99,7 @@ class Trial:
         return f"without {self.fold.left_out}: {self.name}"
 
     def score(self, metrics: Sequence[str], key: KeyLike) -> list[FoldScore]:
+        """Fit, and return the scores for every metric and seed."""
         fold, found = self.fold, fit(self.fold.train, self.method, self.seeds[0], progress=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolationWarning)
@@ -85,7 +113,14 @@ class Trial:
 
 
 class CrossValidation(list[FoldScore]):
-    """Scores of all folds."""
+    """The scores of all folds, as a list of rows that prints as a table.
+
+    Arguments:
+        iterable: the rows, each a `FoldScore`.
+
+    >>> CrossValidation([]).methods
+    []
+    """
 
     def to_pandas(self) -> Any:
         """A data frame with one row for each score."""
@@ -107,7 +142,13 @@ class CrossValidation(list[FoldScore]):
         return list(dict.fromkeys((row.left_out, row.protocol, row.time) for row in rows))
 
     def value(self, method: str, metric: str, place: tuple[str, str, float | None]) -> float | None:
-        """Mean over seeds at one place, or None where the method has no answer."""
+        """The mean over seeds of one score; None where the method does not have it.
+
+        Arguments:
+            method: the name of the method.
+            metric: the distance.
+            place: one of `places(metric)`.
+        """
         values = [
             row.value
             for row in self
@@ -117,16 +158,22 @@ class CrossValidation(list[FoldScore]):
         return float(np.mean(values)) if values else None
 
     def floor(self, metric: str, place: tuple[str, str, float | None]) -> float | None:
-        """What other individuals score at one place, or None where that is unknown."""
+        """What a perfect model is expected to score at a place; None where that is unknown."""
         for row in self:
             if row.metric == metric and (row.left_out, row.protocol, row.time) == place:
                 return row.floor
         return None
 
     def ratio(self, method: str, metric: str, protocol: str = Protocol.INTERPOLATE) -> float | None:
-        """Geometric mean over places of a method's score over the better trivial one's.
+        """The score of a method relative to the better of the two trivial methods.
 
-        Below one means better than standing at the nearest snapshot and than straight lines.
+        It is the geometric mean over times; a value below one means better than both the nearest
+        snapshot and straight lines. None where there is no such score.
+
+        Arguments:
+            method: the name of the method.
+            metric: the distance.
+            protocol: which scores are compared.
         """
         ratios = []
         for place in self.places(metric):
@@ -180,15 +227,31 @@ def cross_validate(
     arrived: Callable[[list[FoldScore]], Any] | None = None,
     progress: bool = True,
 ) -> CrossValidation:
-    """Fit every method without some of the data and score it there.
+    """Fit every method without a part of the data and score it on that part.
 
-    `leave_out`: "each" leaves out every time but the first in turn, the inner ones judged by
-    `interpolate` and the last by `forecast`; a list leaves out the given times, one fold an entry,
-    where an entry may be several times; "groups" leaves out every group in turn, judged by all
-    protocols. `methods` are names or objects; by default `stitching`, `stitching-varying` and the
-    two trivial ones. `pca` projects on that many principal components of the training individuals
-    alone. Draws are the same for all methods. `cluster` as in `run_all`: fits here, on so many
-    local workers, or on a Dask cluster. `arrived` is called with the scores of each fit, once.
+    Arguments:
+        data: snapshots of three or more times, or with groups.
+        methods: names or `Method` objects; None compares `stitching`, `stitching-varying` and the
+            two trivial methods `nearest` and `ot-linear`.
+        leave_out: "each" leaves out every time but the first in turn; inner times are judged by
+            `interpolate` and the last one by `forecast`. A list leaves out the given times, one
+            fold for each entry, and an entry may be several times. "groups" leaves out every group
+            in turn, judged by all protocols but `forecast`.
+        seeds: every method with randomness is fitted once for each seed.
+        metrics: the distances to compute, names in `stitchflow.metrics.DISTANCES`.
+        pca: project on this many principal components of the training individuals of each fold;
+            None keeps the coordinates.
+        key: a JAX key or an integer seed of the scores, whose draws are the same for all methods.
+        cluster: where fits run, as in `run_all`: None here, a number of local workers, or the
+            address of a Dask cluster.
+        arrived: a function that is called with the scores of each fit as soon as it is done.
+        progress: whether a progress bar is shown.
+
+    Returns:
+        A list of scores that prints as a table.
+
+    >>> scores = sf.cross_validate(data, seeds=range(3))      # doctest: +SKIP
+    >>> scores.ratio("stitching", "w1")                       # doctest: +SKIP
     """
     check_data(data)
     check_cluster(cluster)
@@ -230,7 +293,13 @@ def _method(entry: str | Method) -> tuple[str, Method]:
 
 
 def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> Iterable[Fold]:
-    """The folds that `leave_out` asks for; bad requests are refused before any fit."""
+    """The folds that `leave_out` describes; invalid requests are refused before any fit.
+
+    Arguments:
+        data: all individuals.
+        leave_out: as in `cross_validate`.
+        key: the random key of the individuals from which forecasts start.
+    """
     if isinstance(leave_out, str):
         if leave_out == "groups":
             yield from _group_folds(data)
@@ -266,7 +335,16 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
 
 
 def starters(data: Snapshots, k: int, key: KeyLike) -> np.ndarray:
-    """A mask of some individuals of the k-th time, and of whenever else they are seen by id."""
+    """A mask of the individuals from which a forecast starts.
+
+    It contains a fifth of the individuals of one time and, by their ids, the same individuals at
+    all other times.
+
+    Arguments:
+        data: all individuals.
+        k: the number of the time.
+        key: the random key of the choice.
+    """
     rows = np.arange(len(data.x))[data.slice(k)]
     some = as_rng(key).permutation(rows)[: max(1, round(STARTERS * len(rows)))]
     labels = np.arange(len(data.x)) if data.ids is None else data.ids
@@ -291,7 +369,7 @@ def _group_folds(data: Snapshots) -> Iterable[Fold]:
 
 
 def _projected(fold: Fold, dims: int) -> Fold:
-    """Both sides on the principal components of the training side."""
+    """Training and test individuals in the principal components of the training individuals."""
     x = fold.train.x.astype(np.float64)
     centre = x.mean(axis=0)
     axes = np.linalg.svd(x - centre, full_matrices=False)[2][:dims].T

@@ -1,8 +1,8 @@
-r"""Is this population driven by an energy, and how sure are we?
+"""Is this population driven by an energy, and how certain is that?
 
-Everything is read off a curve, at draws from its marginals half-way between nodes, where velocity,
-score and the energy's gradient are known. Fields on top of the energy are linear
-combinations of fixed waves, so that they are least-squares problems with one solution.
+All numbers are computed on a curve, at draws from its marginals in the middle between nodes, where
+velocity, score and the energy's gradient are known. Additional fields are linear combinations of
+fixed waves, so that they are least-squares problems with a unique solution.
 """
 
 from __future__ import annotations
@@ -32,15 +32,24 @@ from stitchflow._stitching.ensemble import Ensemble
 from stitchflow._types import KeyLike, as_key, as_rng
 from stitchflow.rivals._nearest import Nearest, NearestFlow
 
-# A residual below this share of the motion counts as this much: it is not worth a cause.
+# A residual below this share of the motion counts as this much: it needs no explanation.
 SMALL = 0.05
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)  # as shares of the fitted one, itself included
-LOOKS = 8  # draws of every particle with which the energy is averaged
-CARRIED, CARRIED_TIMES = 300, 15  # held-out individuals of a time, and times, that are carried on
+LOOKS = 8  # draws per particle over which the energy is averaged
+CARRIED, CARRIED_TIMES = 300, 15  # held-out individuals per time, and times, that are carried
 
 
 class Draws(NamedTuple):
-    """Points of the curve half-way between nodes, and everything known there (internal units)."""
+    """Points of the curve in the middle between nodes, and what is known there (internal units).
+
+    Arguments:
+        x: the points.
+        times: the time of each interval's middle.
+        velocity: the velocity of the curve.
+        score: the gradient of the log density.
+        gradient: the gradient of the whole energy.
+        mass: the duration of the interval times the weight of the particle.
+    """
 
     x: Float[Array, "i n d"]
     times: Float[Array, " i"]
@@ -57,17 +66,29 @@ def diagnose(
     test: Snapshots | None = None,
     key: KeyLike = 0,
 ) -> Diagnosis:
-    """Whether the fitted population is driven by an energy, as numbers and as two sentences.
+    """Test whether the fitted population is driven by an energy.
 
     Three questions come first: whether the snapshots differ by more than sampling noise, whether
-    growth in place could have changed them as much, and whether the energy carries individuals that
-    the fit has not seen (`test`) nearer to the next snapshot than standing still does. Without
-    `test` no population is called a gradient flow.
+    growth in place could have changed them as much, and whether the energy carries held-out
+    individuals nearer to the next snapshot than no motion at all.
 
-    What turns is looked for on paths through matched individuals of `data` (the fit's own by
-    default): the fitted curve was drawn towards a gradient flow already. Without data it has to do.
-    A time-varying potential explains any smooth curve, so it is replaced here by the best static
-    one. Of an ensemble the first member is looked at, and the spread over all is told.
+    Rotation is then looked for on paths through matched individuals, because the fitted curve was
+    already drawn towards a gradient flow. A time-varying potential explains any smooth curve and is
+    replaced here by the best static one.
+
+    Arguments:
+        fit: a fit with a curve and an energy, or an ensemble, whose first member is examined and
+            whose spread over all members is reported.
+        data: the individuals to look for rotation in; None takes those of the fit. A loaded fit has
+            none, and its fitted curve is used instead.
+        test: individuals that the fit has not seen. Without them no population is called a gradient
+            flow.
+        key: a JAX key or an integer seed.
+
+    Returns:
+        The numbers, and two sentences to quote.
+
+    >>> print(sf.diagnose(fit, test=test))                    # doctest: +SKIP
     """
     spread: dict[str, float] = {}
     if isinstance(fit, Ensemble):
@@ -116,7 +137,7 @@ def diagnose(
 
 
 def _everybody(data: Snapshots | None, test: Snapshots | None) -> Snapshots | None:
-    """Those trained on and those held out in one table; ids are kept where all are followed."""
+    """Training and held-out individuals in one table; ids are kept if all are followed."""
     if data is None or test is None or data.paired:
         return test if data is None else data
     parts = (data, test)
@@ -128,9 +149,15 @@ def _everybody(data: Snapshots | None, test: Snapshots | None) -> Snapshots | No
 
 
 def one_step(fit: Fit, test: Snapshots, key: KeyLike) -> Carried | None:
-    """W1 after one gap with the fit and standing still, as `evaluate` scores both.
+    """W1 after one gap with the fit and without motion, both scored by `evaluate`.
 
-    With many times the gaps are those between some of them. None where there is no score.
+    Arguments:
+        fit: the fit.
+        test: held-out individuals; with many times only some of them are used.
+        key: the random key.
+
+    Returns:
+        Both distances, or None where there is no score.
     """
     kept = np.unique(np.linspace(0, len(test) - 1, CARRIED_TIMES).round().astype(int))
     test = test.keep_times(test.times[kept]).subsample(CARRIED, key)
@@ -140,15 +167,23 @@ def one_step(fit: Fit, test: Snapshots, key: KeyLike) -> Carried | None:
         return Carried(
             *(evaluate(one, test, **ask).mean(Protocol.ONE_STEP) for one in (fit, still))
         )
-    except KeyError:  # no such time, or individuals carried to infinity
+    except KeyError:  # no such time, or individuals were carried to infinity
         return None
 
 
 def non_gradient(curve: Curve, energy: Energy, key: KeyLike) -> tuple[float, tuple[float, float]]:
-    """The share of the residual that divergence-free fields remove beside a potential.
+    """The share of the residual that divergence-free fields remove in addition to a potential.
 
-    V is fitted anew, without the stretch of time it is judged on: a flexible V explains any path
-    that never returns to a place, but not the next one.
+    V is fitted again, without the stretch of time on which it is judged: a flexible V explains
+    every path that never returns to a place, but not the next path.
+
+    Arguments:
+        curve: the paths.
+        energy: its potential is replaced by the fitted one; other terms are kept.
+        key: the random key.
+
+    Returns:
+        The share and its 90 % interval.
     """
     draws = draw_from(curve, energy, as_key(key))
     regression = Regression.of(draws.x, draws.mass, as_rng(key))
@@ -161,7 +196,10 @@ def non_gradient(curve: Curve, energy: Energy, key: KeyLike) -> tuple[float, tup
 
 @eqx.filter_jit
 def draw_from(curve: Curve, energy: Energy, key: Array) -> Draws:
-    """One draw per particle at the middle of every interval."""
+    """One draw per particle of a `curve` at the middle of every interval; `key` is the random key.
+
+    The gradient is that of `energy`.
+    """
     intervals = Intervals.of(curve)
     times, centres, logits = intervals.at(0.5)
     noise = jax.random.normal(key, centres.shape, centres.dtype)
@@ -174,7 +212,7 @@ def draw_from(curve: Curve, energy: Energy, key: Array) -> Draws:
 
 
 def _around(curve: Curve, centres: Array, logits: Array) -> Cloud:
-    """The marginals as they are felt by one draw around each particle."""
+    """The marginals as one draw around each particle interacts with them."""
     return curve.cloud(centres, logits, jnp.arange(centres.shape[1]))
 
 
@@ -196,10 +234,11 @@ def _without(energy: Energy, kind: Any, curve: Curve, draws: Draws) -> Array:
 
 @eqx.filter_jit
 def _functional(energy: Energy, curve: Curve, key: Array) -> tuple[Array, Array]:
-    r"""$F[\rho]$ half-way along every interval, and $E[\partial_t V]$, the work of a changing V.
+    r"""$F[\rho]$ in the middle of every interval, and $E[\partial_t V]$, the work of a changing V.
 
-    Both under the density itself, as the velocity is: at the centres alone a diffusing cloud would
-    lose more than it has. Offsets are the same at all times, so that their noise cancels.
+    Both are means under the density itself, as the velocity is: at the centres alone a diffusing
+    cloud would lose more energy than it has. Offsets are the same at all times, so that their noise
+    cancels.
     """
     intervals = Intervals.of(curve)
     times, centres, logits = intervals.at(0.5)
@@ -219,8 +258,12 @@ def _functional(energy: Energy, curve: Curve, key: Array) -> tuple[Array, Array]
 def dissipation(curve: Curve, energy: Energy, draws: Draws) -> float:
     r"""$[F(\rho_T)-F(\rho_0)-\int E\,\partial_t V] \,/\, -\tfrac12\int(|v|^2+|\nabla\delta F|^2)$.
 
-    One for a gradient flow (energy-dissipation equality), smaller otherwise. Taken between the
-    middles of the first and the last interval.
+    It is one for a gradient flow (energy-dissipation equality) and smaller otherwise.
+
+    Arguments:
+        curve: the curve, from the middle of its first interval to the middle of its last.
+        energy: the energy.
+        draws: velocities and gradients at points of the curve.
     """
     along, heating = (
         np.asarray(part, np.float64) for part in _functional(energy, curve, jax.random.key(0))
@@ -238,7 +281,7 @@ def dissipation(curve: Curve, energy: Energy, draws: Draws) -> float:
 def _profile(
     regression: Regression, curve: Curve, energy: Energy, draws: Draws, motion: float
 ) -> list[tuple[float, float]]:
-    """How much of the motion is explained with V refitted to each of several betas."""
+    """The explained share of the motion for each of several betas, with V fitted to each."""
     if not energy.only(Entropy):
         return []
     others = _without(energy, (Potential, Entropy), curve, draws)

@@ -1,4 +1,4 @@
-"""What a diagnosis found: its numbers, its verdict, and two sentences to quote."""
+"""The result of a diagnosis: its numbers, its verdict, and two sentences to quote."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ import numpy as np
 
 from stitchflow._judging.change import MOST_GAINED, Change
 
-# A static energy has to explain this share of the motion, and a rotating field may remove at most
-# this share of the rest, where a population is called a gradient flow. It is called none where the
-# 90 % interval of the rotating field's share lies above the last.
+# A population is called a gradient flow if a static energy explains at least the first share of the
+# motion and a rotating field removes at most the second share of the rest. It is called no gradient
+# flow if the 90 % interval of the rotating field's share lies above the third.
 EXPLAINED, REMOVED, TURNS = 0.8, 0.1, 0.05
 
-# Of the motion: a difference in what two betas explain that does not tell them apart.
+# Two betas whose explained shares of the motion differ by less are not distinguished.
 ALIKE = 0.02
 
-GROWING = 1.5  # a change of counts worth a word
+GROWING = 1.5  # a change of counts that is reported
 
 
 class Carried(NamedTuple):
-    """W1 of held-out individuals after one gap: carried by the energy, and left where they are."""
+    """W1 of held-out individuals after one gap.
+
+    Arguments:
+        energy: carried by the energy.
+        standing_still: left where they are.
+    """
 
     energy: float
     standing_still: float
@@ -29,20 +34,31 @@ class Carried(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Numbers of `diagnose`, and two sentences to quote.
+    """The numbers of `diagnose`, and two sentences to quote, which `str` returns.
 
-    `explained`: share of the curve's motion that a static energy explains (the fitted one, or the
-    best one where the fitted one varies in time); without motion it means nothing. `dissipation`:
-    the energy's loss along the curve over what a gradient flow would lose (1 for a gradient flow).
-    `non_gradient`: share of the residual on stretches of time left out that a divergence-free field
-    removes beside a potential, along paths that no energy has drawn to itself, with its 90 %
-    interval (a residual below 5 % of the motion counts as 5 %). `profile`: (beta, the share
-    explained on those) with V refitted to each beta; `beta_interval` the betas that explain at
-    least nearly as much as the fitted one. `spread`: relative spread of V, force and velocity over
-    the members of an ensemble. `masses`: counts relative to the first time. `change`: the p-values
-    of "the population rests" (`rest`) and "proportions change, but nobody moves" (`in_place`).
-    `one_step`: W1 of held-out individuals after one gap, carried by the `energy` and
-    `standing_still`. Either is None where there was nobody to ask.
+    Arguments:
+        explained: the share of the curve's motion that a static energy explains, the fitted one or,
+            if that varies in time, the best one. It has no meaning without motion.
+        dissipation: the loss of energy along the curve over that of a gradient flow; 1 for one.
+        non_gradient: the share of the residual, on stretches of time that are left out, that a
+            divergence-free field removes in addition to a potential. It is computed on paths that
+            no energy has acted on; a residual below 5 % of the motion counts as 5 %.
+        non_gradient_interval: its 90 % interval.
+        profile: pairs of a beta and the share explained on left-out stretches with V fitted to it.
+        beta: the fitted coefficient of the entropy.
+        beta_interval: the betas that explain at least nearly as much as the fitted one; None
+            without an entropy.
+        spread: the relative spread of V, force and velocity over the members of an ensemble; empty
+            for a single fit.
+        masses: the counts of the snapshots relative to the first.
+        time_varying: whether the fitted potential varies in time.
+        change: the p-values of "the population rests" (`rest`) and "proportions change, but nobody
+            moves" (`in_place`); None without individuals.
+        one_step: W1 of held-out individuals after one gap, carried by the `energy` and
+            `standing_still`; None without held-out individuals.
+
+    >>> Diagnosis(0.9, 1.0, 0.0, (0.0, 0.02)).is_gradient_flow is None  # nothing shows motion
+    True
     """
 
     explained: float
@@ -60,19 +76,20 @@ class Diagnosis:
 
     @property
     def moved(self) -> bool:
-        """Whether the snapshots show motion: more than sampling noise and changed proportions."""
+        """Whether the snapshots show motion: more than sampling noise and growth in place."""
         return self.change is not None and self.change.moved
 
     @property
     def predicts(self) -> bool | None:
-        """Whether the energy beats standing still on held-out individuals; None without any."""
+        """Whether the energy predicts held-out individuals better than no motion, or None."""
         return None if self.one_step is None else self.one_step.energy < self.one_step[1]
 
     @property
     def is_gradient_flow(self) -> bool | None:
-        """True, False, or None where the data do not say.
+        """True, False, or None where the data do not decide.
 
-        Neither is said without motion, and True only of an energy that beats standing still.
+        Without motion the data never decide. True also requires that the energy predicts held-out
+        individuals better than no motion.
         """
         if not self.moved:
             return None
@@ -83,7 +100,7 @@ class Diagnosis:
 
     @property
     def sentences(self) -> tuple[str, str]:
-        """What the numbers say, to quote."""
+        """Two sentences on the verdict and on its certainty."""
         parts = [*self._about_energy(), *self._about_certainty()]
         second = "; ".join(parts)
         return self._verdict(), f"{second[0].upper()}{second[1:]}."
@@ -181,12 +198,12 @@ class Diagnosis:
 
     @property
     def suggests_growth(self) -> bool:
-        """Whether the counts change enough for `Growth`."""
+        """Whether counts change by more than a factor of 1.5, so that `Growth` may help."""
         masses = np.asarray(self.masses)
         return bool(len(masses)) and bool(masses.max() / masses.min() > GROWING)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, for JSON."""
+        """All fields, the verdict and the sentences as plain numbers and texts, for JSON."""
         named = {name: getattr(self, name) for name in ("change", "one_step")}
         plain = {name: None if entry is None else entry._asdict() for name, entry in named.items()}
         verdict = {"is_gradient_flow": self.is_gradient_flow, "sentences": list(self.sentences)}
@@ -199,7 +216,12 @@ class Diagnosis:
 
 
 def as_good(profile: list[tuple[float, float]], beta: float) -> tuple[float, float] | None:
-    """The range of betas that explain at least nearly as much as the fitted one, which is in it."""
+    """The range of betas that explain at least nearly as much as the fitted one, which is in it.
+
+    Arguments:
+        profile: pairs of a beta and the share that it explains.
+        beta: the fitted one.
+    """
     if not profile:
         return None
     least = dict(profile)[beta] - ALIKE

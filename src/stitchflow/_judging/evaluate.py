@@ -1,4 +1,4 @@
-"""Held-out scores: every method is judged by the same protocols."""
+"""Scores on held-out individuals: every method is judged by the same protocols."""
 
 from __future__ import annotations
 
@@ -30,16 +30,31 @@ def evaluate(
 ) -> Scores:
     """Score a fit on individuals it has not seen.
 
-    Times the fit was trained on are judged by `marginal`, `one-step` and `rollout`; a time it was
-    not trained on by `interpolate` inside its range and `forecast` after it. A protocol that the
-    method cannot answer has no rows. Weighted individuals are compared as weighted measures.
+    Times the fit was trained on are judged by `marginal`, `one-step` and `rollout`; other times by
+    `interpolate` within its range and by `forecast` after it. A protocol that the method does not
+    support has no rows. Weighted individuals are compared as weighted measures.
 
-    The floor is what a perfect model is expected to score. It is that of training individuals of
-    the same time, as many as the method is asked for, or of two halves of a time not trained on.
-    Individuals who are followed by their ids start where they started, and a perfect model may
-    carry them closer than other individuals are: where `test` follows them, `one-step`, `rollout`
-    and `forecast` have a floor only with an `oracle`. That is the flow of the true energy, judged
-    as the fit is; it also stands in where there are too few other individuals.
+    The floor of a score is what a perfect model is expected to score: the distance of as many
+    training individuals of the same time, or of two halves of a time that was not trained on.
+    Individuals that are followed by their ids start where they were observed, and a perfect model
+    may carry them closer than other individuals are. For such a `test`, the floors of `one-step`,
+    `rollout` and `forecast` are known only with an `oracle`.
+
+    Arguments:
+        fit: the fit.
+        test: held-out individuals, at any times.
+        metrics: the distances to compute, names in `stitchflow.metrics.DISTANCES`; all by default.
+        protocols: what is asked of the fit; all by default.
+        key: a JAX key or an integer seed; the same key gives all methods the same draws.
+        oracle: the flow of the true energy, if it is known, which is judged as the fit is and gives
+            the floors. It is also used where there are too few other individuals.
+        progress: whether a progress bar is shown.
+
+    Returns:
+        A list of rows that prints as a table.
+
+    >>> scores = sf.evaluate(fit, test, metrics=("w1",))      # doctest: +SKIP
+    >>> scores.mean("one-step")                               # doctest: +SKIP
     """
     if not isinstance(test, Snapshots):
         raise BadInputType(f"test must be Snapshots, got {type(test).__name__}")
@@ -69,14 +84,17 @@ def _check_names(argument: str, given: Iterable[str], known: Iterable[str]) -> N
 
 
 def floors(judge: Judge, protocol: str) -> dict[tuple[str, float | None], float]:
-    """The known floors of a protocol by metric and time, None being the mean over times."""
+    """The known floors of a `protocol` by metric and time, where None is the mean over times.
+
+    `judge` holds the individuals.
+    """
     return _by_place(judge, Protocol(protocol).judged.floors(judge))
 
 
 def _by_place(judge: Judge, scores: dict[int, Score]) -> dict[tuple[str, float | None], float]:
-    """Scores by metric and time, and their mean where every time has one."""
+    """Scores by metric and time, and their mean if every time has one."""
     times, found = judge.test.times, {}
-    # The first observed time is where everything starts: it is not part of the mean.
+    # The first observed time is the start of every simulation and not part of the mean.
     later = [k for k in scores if times[k] > judge.times[0]]
     for metric in judge.metrics:
         known = {k: score[metric] for k, score in scores.items() if metric in score}

@@ -1,4 +1,4 @@
-"""Comparing clouds with held-out individuals, and what a perfect model would score there."""
+"""Comparison of clouds with held-out individuals, and the expected score of a perfect model."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ from stitchflow.metrics import DISTANCES
 DRAWS = 3
 MOST = 2000
 
-# Fewer training individuals than this share of a method's n are no floor for it. With three
-# quarters the distance of two samples is expected to be at most sqrt((1 + 4 / 3) / 2) = 1.08 times
-# that of n, well within the 1.15 times the floor that count as good. Four fifths are what is left
-# to train on by default where as many again are judged.
+# The floor needs at least this share of a method's n of training individuals. With three quarters
+# the expected distance of two samples is at most sqrt((1 + 4 / 3) / 2) = 1.08 times that of n, well
+# below 1.15 times the floor, which counts as good. By default four fifths remain for training.
 ENOUGH = 0.75
 
 Score = dict[str, float]  # by metric; empty where there is none
 
 
 class Sample(NamedTuple):
-    """Individuals with their weights, or None where all count alike."""
+    """Individuals with their weights.
+
+    Arguments:
+        x: the positions.
+        weights: their weights; None where all are equal.
+    """
 
     x: np.ndarray
     weights: np.ndarray | None = None
@@ -42,14 +46,15 @@ class Sample(NamedTuple):
         return Sample(x) if weights is None else Sample(x[weights > 0], weights[weights > 0])
 
     def rows(self, rows: np.ndarray) -> Sample:
+        """Some of the individuals, by their row numbers."""
         return Sample(self.x[rows], None if self.weights is None else self.weights[rows])
 
     def some(self, n: int, rng: np.random.Generator) -> Sample:
-        """n of them, drawn regardless of their weights, which they keep."""
+        """`n` of the individuals, drawn regardless of their weights, which they keep."""
         return self.rows(rng.choice(len(self.x), n, replace=False))
 
     def up_to(self, n: int, rng: np.random.Generator) -> Sample:
-        """n of them; where there are fewer, each equally often, some of them once more."""
+        """`n` of the individuals; if there are fewer, they are repeated as evenly as possible."""
         if n <= len(self.x):
             return self.some(n, rng)
         whole, rest = divmod(n, len(self.x))
@@ -57,9 +62,10 @@ class Sample(NamedTuple):
         return self.rows(np.concatenate([np.tile(np.arange(len(self.x)), whole), again]))
 
     def carried(self, flow: Flow, times: Any, key: KeyLike) -> np.ndarray:
-        """(time, n, dim): where a flow's dynamics alone carry them; everybody keeps their weight.
+        """Where the dynamics of a flow carries the individuals, of shape (time, n, dim).
 
-        Equal weights are not passed on, so that a flow of the user's own need not accept weights.
+        Individuals keep their weights. Equal weights are not passed on, so that a user's own flow
+        need not accept weights.
         """
         told: dict[str, Any] = {} if self.weights is None else {"weights": self.weights}
         return np.asarray(flow.simulate(self.x, times, key=key, **told))
@@ -78,9 +84,15 @@ def _known_floors(*places: Any) -> dict:
 
 
 class Judge:
-    """Compares clouds with held-out individuals; draws depend on the time only, not the method.
+    """Compares clouds with held-out individuals, with the same random draws for all methods.
 
-    `times` are those that were trained on, and `train` the individuals, where they are at hand.
+    Arguments:
+        train: the individuals that were trained on; None where they are not available.
+        times: the times that were trained on.
+        test: the held-out individuals.
+        metrics: the distances.
+        key: the random key of all draws.
+        oracle: the flow of the true energy; None where it is unknown.
     """
 
     def __init__(
@@ -107,11 +119,16 @@ class Judge:
         self.floors = known.setdefault((metrics, times.tobytes(), draws), {})
 
     def size(self, k: int) -> int:
-        """How many individuals a method is asked for at the k-th time."""
+        """The number of draws that a method is asked for at the k-th time."""
         return min(len(Sample.of(self.test, k).x), MOST)
 
     def compare(self, k: int, clouds: Callable[[int, int], Sample]) -> Score:
-        """Mean over draws of every metric; `clouds(draw, n)` gives a cloud of n or more points."""
+        """The mean of every metric over several draws.
+
+        Arguments:
+            k: the number of the time.
+            clouds: `clouds(draw, n)` gives a cloud of n or more points.
+        """
         truth, pairs = Sample.of(self.test, k), []
         for draw in range(DRAWS):
             rng, cloud = self.rng(k, draw), clouds(draw, self.size(k))
@@ -124,7 +141,7 @@ class Judge:
         return self.mean_distances(pairs)
 
     def mean_distances(self, pairs: list[tuple[Sample, Sample]]) -> Score:
-        """Every metric, averaged over pairs of clouds; the solvers run in threads of their own."""
+        """Every metric, averaged over pairs of clouds and computed in threads."""
         tasks = [(m, *pair) for m in self.metrics for pair in pairs]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             values = list(pool.map(_distance, tasks))
@@ -132,14 +149,14 @@ class Judge:
         return dict(zip(self.metrics, means.tolist(), strict=True))
 
     def rng(self, *place: int) -> np.random.Generator:
-        """The generator of one place: the same for every method."""
+        """The random generator of one place, the same for every method."""
         key = self.key
         for number in place:
             key = jax.random.fold_in(key, number)
         return as_rng(key)
 
     def drawn(self, flow: Flow, k: int) -> Score:
-        """The score of a flow's own marginal at the k-th time."""
+        """The score of the marginal of a flow at the k-th time."""
         t = float(self.test.times[k])
 
         def draw(i: int, n: int) -> Sample:
@@ -149,7 +166,7 @@ class Judge:
         return self.compare(k, draw)
 
     def carried(self, flow: Flow, start: int, ends: list[int]) -> Iterable[tuple[int, Score]]:
-        """The scores, at later times, of held-out individuals that the dynamics alone carry."""
+        """The scores, at later times, of held-out individuals that the dynamics alone carries."""
         key = jax.random.fold_in(jax.random.fold_in(self.key, 3000), start)
         here = Sample.of(self.test, start)
         path = here.carried(flow, self.test.times[[start, *ends]], key)
@@ -158,12 +175,12 @@ class Judge:
             yield k, self.compare(k, lambda draw, n, end=end: end)
 
     def followed(self, start: int, k: int) -> bool:
-        """Whether somebody of the k-th time is known to be among those who start."""
+        """Whether an individual of the k-th time is known to be among those of the `start`."""
         ids, rows = self.test.ids, self.test.slice
         return ids is not None and bool(np.isin(ids[rows(k)], ids[rows(start)]).any())
 
     def floor(self, k: int) -> Score:
-        """What other individuals of the same population score at the k-th time."""
+        """The score of other individuals of the same population at the k-th time."""
         if k not in self.floors:
             self.floors[k] = self._floor(k)
         return self.floors[k]

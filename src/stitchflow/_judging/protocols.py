@@ -10,7 +10,7 @@ from enum import StrEnum
 from stitchflow._judging.judge import Judge, Score
 from stitchflow._method.flow import Flow
 
-Leg = tuple[int, list[int]]  # the time that individuals start from, and those they are carried to
+Leg = tuple[int, list[int]]  # the starting time of individuals, and the times they are carried to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,18 +31,23 @@ class Way(ABC):
 
     @abstractmethod
     def scores(self, judge: Judge, flow: Flow) -> dict[int, Score]:
-        """The scores of a flow."""
+        """The scores of a flow by the number of the time."""
 
     @abstractmethod
     def floors(self, judge: Judge) -> dict[int, Score]:
-        """What a perfect model is expected to score."""
+        """What a perfect model is expected to score, by the number of the time."""
 
 
 @dataclass(frozen=True)
 class ByMarginals(Way):
     """Samples of the fitted curve are compared with the individuals of some times.
 
-    The floor of a time is what other individuals of the same population score there.
+    The floor of a time is the score of other individuals of the same population.
+
+    Arguments:
+        times: the numbers of the times, given the judge.
+        unseen: as in `Way`.
+        neighbours: as in `Way`.
     """
 
     times: Callable[[Judge], list[int]]
@@ -58,10 +63,15 @@ class ByMarginals(Way):
 class ByDynamics(Way):
     """Held-out individuals are carried to later times by the dynamics alone.
 
-    `destination` completes the sentence "held-out individuals driven to ...". The floor is what
-    the oracle scores from the same starts. Without an oracle it is what other individuals score,
-    unless those who start are followed by their ids: a perfect model may then come closer than
-    other individuals do, and the floor is unknown.
+    The floor is the score of the oracle from the same starts. Without an oracle it is the score of
+    other individuals, unless the starting individuals are followed by their ids: a perfect model
+    may then come closer than other individuals do, and the floor is unknown.
+
+    Arguments:
+        legs: pairs of a starting time and the times to reach, given the judge.
+        destination: completes the sentence "held-out individuals driven to ...".
+        unseen: as in `Way`.
+        neighbours: as in `Way`.
     """
 
     legs: Callable[[Judge], list[Leg]]
@@ -81,7 +91,10 @@ class ByDynamics(Way):
 
 
 class ByTruth(Way):
-    """The learned energy is compared with the true one, which only the benchmark knows."""
+    """The learned energy is compared with the true one, which only the benchmark knows.
+
+    `unseen` and `neighbours` are as in `Way`.
+    """
 
     def scores(self, judge: Judge, flow: Flow) -> dict[int, Score]:
         return {}
@@ -105,9 +118,9 @@ def _beyond_the_last(judge: Judge) -> list[Leg]:
 class Protocol(StrEnum):
     """A name, the question it stands for, and how the question is judged.
 
-    A member is a string and equal to its name. Tables and the report show the protocols in this
-    order. Of the questions about the dynamics a harder one stands after an easier one, because the
-    verdict of the report rests on the last that has a score.
+    A member is a string and equal to its name. Tables and the report list protocols in this order.
+    Among questions about the dynamics a harder one follows an easier one, because the verdict of
+    the report uses the last one that has a score.
 
     >>> Protocol("one-step").question
     'held-out individuals driven to the next snapshot'
@@ -150,5 +163,5 @@ class Protocol(StrEnum):
     ENERGY = ("energy", "the learned energy against the true one", ByTruth())
 
 
-# What `evaluate` asks unless it is told otherwise.
+# The default protocols of `evaluate`.
 PROTOCOLS = tuple(protocol for protocol in Protocol if protocol is not Protocol.ENERGY)

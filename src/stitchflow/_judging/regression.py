@@ -1,4 +1,4 @@
-"""Vector fields fitted by least squares: gradients, and divergence-free ones, from fixed waves."""
+"""Vector fields fitted by least squares: gradient and divergence-free fields of fixed waves."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Array, Float
 
-# Gradient and divergence-free fields offered to the regressions. There are more of the first kind,
-# so that what the second removes is not merely the gain of a larger basis.
+# The numbers of gradient and of divergence-free fields in the regressions. There are more gradient
+# fields, so that the effect of the others is not merely that of a larger basis.
 WAVES, TURNS = 300, 100
 FOLDS = 5
 RIDGES = 10.0 ** np.arange(-4.0, 2.1, 1.0)
@@ -18,10 +18,18 @@ MOST_EQUATIONS = 60_000
 
 @dataclass(frozen=True)
 class Regression:
-    """Weighted ridge regressions on fixed vector fields, each row judged by folds it is not in.
+    """Weighted ridge regressions on fixed vector fields, each row judged by folds without it.
 
-    Folds are stretches of time in which all particles are left out together, for neighbours in
+    Folds are stretches of time in which all particles are left out together, because neighbours in
     space and time share the noise of the data.
+
+    Arguments:
+        rows: the numbers of the points that are used, among all flattened draws.
+        mass: the weight of each point.
+        fold: the fold of each point.
+        particle: the particle of each point.
+        gradients: gradient fields, of shape (point, dim, field).
+        rotations: divergence-free fields, of shape (point, dim, field).
     """
 
     rows: np.ndarray  # of the flattened draws
@@ -47,10 +55,12 @@ class Regression:
         return Regression(rows, mass, stretch % FOLDS, rows % n, gradients, rotations)
 
     def pick(self, values: Array) -> np.ndarray:
+        """The values at the points that are used."""
         flat = np.asarray(values, np.float64)
         return flat.reshape(-1, flat.shape[-1])[self.rows]
 
     def squares(self, values: np.ndarray) -> np.ndarray:
+        """The weighted squared length of vectors at the points."""
         return self.mass * (values**2).sum(1)
 
     def residuals(self, target: np.ndarray, fields: np.ndarray) -> np.ndarray:
@@ -77,7 +87,10 @@ class Regression:
     def removed(
         self, before: np.ndarray, after: np.ndarray, least: float
     ) -> tuple[float, tuple[float, float]]:
-        """The share of `before` that is gone in `after`, and its 90 % interval over particles."""
+        """The share of `before` that is gone in `after`, and its 90 % interval over particles.
+
+        Where `before` is smaller than `least`, the share is relative to `least`.
+        """
         n = int(self.particle.max()) + 1
         a, b = (np.bincount(self.particle, weights=s, minlength=n) for s in (before, after))
         share = lambda x, y: (x - y) / np.maximum(x, least)
@@ -90,8 +103,12 @@ class Regression:
 def fields_at(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     r"""Gradient fields $\nabla\varphi_j$ and divergence-free ones $A_j\nabla\psi_j$ at points.
 
-    The $\varphi_j$ are coordinates, squares and waves of several lengths; the $A_j$ antisymmetric
-    matrices, each a quarter turn in a random plane: $\nabla\cdot A\nabla\psi = 0$.
+    The $\varphi_j$ are coordinates, squares and waves of several lengths. The $A_j$ are
+    antisymmetric matrices, each a quarter turn in a random plane: $\nabla\cdot A\nabla\psi = 0$.
+
+    Arguments:
+        x: the points.
+        rng: the random generator of the waves.
     """
     p, d = x.shape
     spread = x.std(axis=0) + 1e-12
@@ -116,6 +133,6 @@ def fields_at(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.n
         turned[:, :, j] = np.outer(base[:, :, j] @ u, v) - np.outer(base[:, :, j] @ v, u)
     planes = [(i, j) for i in range(min(d, 8)) for j in range(i)]
     whole = np.zeros((p, d, len(planes)))
-    for column, (i, j) in enumerate(planes):  # turning about the middle, plane by plane
+    for column, (i, j) in enumerate(planes):  # rotations about the centre in each plane
         whole[:, i, column], whole[:, j, column] = x[:, j], -x[:, i]
     return np.concatenate([plain, waves(WAVES)], axis=2), np.concatenate([turned, whole], axis=2)

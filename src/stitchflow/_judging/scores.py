@@ -1,4 +1,4 @@
-"""Scores as rows, and the tables made of them."""
+"""Scores as rows, and tables of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from stitchflow._status import require
 
 @dataclass(frozen=True)
 class Row:
-    """One score. `time` is None for the mean over times; `floor` None where it is unknown."""
+    """One score of `evaluate`.
+
+    Arguments:
+        protocol: what was asked, such as `one-step`.
+        metric: the distance, such as `w1`.
+        time: the time of the score; None for the mean over times, without the first.
+        value: the value of the metric; smaller is better.
+        floor: what a perfect model is expected to score; None where it is unknown.
+
+    >>> Row("marginal", "w1", 1.0, 0.52, None).value
+    0.52
+    """
 
     protocol: str
     metric: str
@@ -20,14 +31,21 @@ class Row:
 
 
 class Scores(list[Row]):
-    """Rows of an evaluation."""
+    """The rows of an evaluation, as a list that prints as a table.
+
+    Arguments:
+        iterable: the rows.
+
+    >>> Scores([Row("marginal", "w1", None, 0.52, None)]).mean("marginal")
+    0.52
+    """
 
     def to_pandas(self) -> Any:
         """A data frame with one row for each score."""
         return require("pandas", "data").DataFrame([asdict(row) for row in self])
 
     def mean(self, protocol: str, metric: str = "w1") -> float:
-        """The mean over times of one protocol and metric."""
+        """The mean over times of one `protocol` and `metric`; a `KeyError` where there is none."""
         for row in self:
             if (row.protocol, row.metric, row.time) == (protocol, metric, None):
                 return row.value
@@ -43,7 +61,7 @@ class Scores(list[Row]):
 
 
 def as_text(view: Any, width: int) -> str:
-    """What rich would print of a view."""
+    """What rich prints of a `view` in lines of this `width`."""
     from rich.console import Console
 
     console = Console(width=width)
@@ -53,7 +71,12 @@ def as_text(view: Any, width: int) -> str:
 
 
 def table(columns: dict[str, Scores], title: str | None = None) -> Any:
-    """Scores of one or several methods side by side, with the first one's floor, for rich."""
+    """A table, for rich, of the scores of one or several methods side by side.
+
+    Arguments:
+        columns: scores by the heading of their column; the floor is that of the first.
+        title: the title of the table; None for none.
+    """
     from rich.table import Table
 
     view = Table(title=title)

@@ -1,4 +1,4 @@
-"""The trivial methods, which every fit is compared with."""
+"""The trivial methods with which every fit is compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stitchflow._method.contract import METHODS
 from stitchflow._stitching.stitching import fit
 from stitchflow.rivals import Nearest, OTLinear
 
-# By name, what each of them does. Nothing is trained, and their answers do not depend on a seed.
+# What each of them does, by name. Nothing is trained, and results do not depend on a seed.
 TRIVIAL = {
     Nearest.name: "standing still at the nearest snapshot",
     OTLinear.name: "straight optimal-transport lines",
@@ -17,7 +17,13 @@ TRIVIAL = {
 
 
 def baselines(data: Snapshots | None, test: Snapshots, most: int = 1000) -> dict[str, Scores]:
-    """W1 of the trivial methods on held-out individuals, trained on at most `most` of each time."""
+    """W1 of the trivial methods on held-out individuals, by the name of the method.
+
+    Arguments:
+        data: what they are trained on; None returns nothing.
+        test: the held-out individuals.
+        most: the largest number of individuals of each time to train on.
+    """
     if data is None:
         return {}
     small = data.subsample(most)

@@ -1,1 +1,1 @@
-"""The contract of every method: its fit, its flow, its name."""
+"""The contract of every method: its fit, its flow and its name."""

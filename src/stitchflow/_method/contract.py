@@ -1,4 +1,4 @@
-"""The contract of every method: built from settings, fitted to snapshots, answered by a flow."""
+"""The contract of methods: made from settings, fitted to snapshots, with a flow as the result."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ from stitchflow._types import KeyLike
 
 @dataclass
 class Fit:
-    """A fitted model: what it answers with, how it got there, how it ended.
+    """A fitted model: the flow and the energy, and how the fit ended.
+
+    `sf.fit` returns it, and `sf.load` reads it from a directory.
 
     Attributes:
         method: the settings, with every choice made.
-        flow: samples, simulates, and knows densities and velocities.
+        flow: samples, simulates, and gives densities and velocities.
         energy: what was learned, in the user's units; None for methods without one.
         status: how the fit ended, in a sentence.
-        history: one `StageHistory` for each stage: the loss and its parts at every look.
-        steps: how many there were, over all stages.
-        seconds: how long it took.
-        seed: the key, where it was an integer.
-        data: what was fitted; None for a loaded fit.
+        history: one `StageHistory` for each stage, with the loss and its parts over the steps.
+        steps: the number of steps over all stages.
+        seconds: how long the fit took.
+        seed: the key of the fit, if it was an integer; None otherwise.
+        data: the snapshots that were fitted; None for a loaded fit.
         times: the times of that data.
         source: where the data came from, for runs of the command line.
     """
@@ -69,7 +71,7 @@ class Fit:
         data: Snapshots,
         key: KeyLike = None,
     ) -> Fit:
-        """What an optimiser found, as a fit to `data`; an integer key is kept as the seed."""
+        """The fit to `data` that an optimiser found; an integer `key` is kept as the seed."""
         return Fit(
             method,
             flow,
@@ -97,7 +99,7 @@ class Fit:
         return table(f"Fit by {self.method.name}", rows)
 
     def summary(self) -> str:
-        """A few lines for a terminal: method, energy, end, time."""
+        """A few lines for a terminal: method, status, energy and the last values of the loss."""
         lines = [f"{self.method.name}: {self.status} in {self.seconds:.1f} s"]
         if self.energy is not None:
             lines.append(f"energy: {self.energy!r}, beta = {self.energy.beta:.4g}")
@@ -110,9 +112,15 @@ class Fit:
         return "\n".join(lines)
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
-        """Write a directory that `stitchflow.load` opens without anything else."""
+        """Write the fit to a directory, which `stitchflow.load` opens.
+
+        Arguments:
+            path: the directory; it is made if it does not exist. A directory with other files than
+                those of a run is refused.
+            overwrite: whether a run that is already there is replaced; otherwise it is an error.
+        """
         from stitchflow._storage.save import (
-            save,  # saving knows every method; methods need not know it
+            save,  # `save.py` imports this module
         )
 
         save(self, path, overwrite=overwrite)
@@ -121,7 +129,13 @@ class Fit:
 class Packed(NamedTuple):
     """What a method writes into a run directory: plain JSON and plain arrays, never code.
 
-    `parts` are those of the user's own, by name, that were handed over to open it again.
+    Arguments:
+        header: entries that JSON can hold.
+        arrays: the arrays of the model by name.
+        parts: the user's own classes and functions by name, which were supplied to open the run.
+
+    >>> Packed({"degree": 2}, {"coefficients": np.zeros(3)}).parts
+    mappingproxy({})
     """
 
     header: dict[str, Any]
@@ -129,39 +143,46 @@ class Packed(NamedTuple):
     parts: Mapping[str, Any] = MappingProxyType({})
 
 
-# Every method of this package by the name it has on the command line and in tables. Methods of
-# one's own may be added.
+# Every method of this package by its name on the command line and in tables. Users may add their
+# own methods.
 METHODS: dict[str, Callable[[], Method]] = {}
 
 
 class Method(ABC):
-    """A way to explain snapshots: built from settings, fitted by `stitchflow.fit`.
+    """A way to explain snapshots, made from settings and fitted by `stitchflow.fit`.
 
-    A subclass has a `name`, under which the command line, the tables and run files know it, and
-    says how it is fitted, stored and loaded. Whatever else it can do it says by overriding the
-    methods below, so that nobody has to ask of which class a method is.
+    A subclass has a `name`, under which the command line, tables and run files know it, and defines
+    `fit`, `pack` and `unpack`. Further abilities, such as several devices or ensembles, are
+    declared by overriding the methods below, so that callers do not need to test for classes.
     """
 
     name: str
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """Every named method of this package is in `METHODS` by being written."""
+        """Enter every named method of this package in `METHODS`."""
         super().__init_subclass__(**settings)
         if cls.__module__.startswith(f"{PACKAGE}."):
             METHODS.update(cls.by_name())
 
     @classmethod
     def by_name(cls) -> Mapping[str, Callable[[], Method]]:
-        """What makes this method with its defaults, by name; some have several of them."""
+        """Functions that make this method with its defaults, by name; some methods have several."""
         name = cls.__dict__.get("name")
         return {name: cls} if isinstance(name, str) else {}
 
     @abstractmethod
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
-        """Fit to validated snapshots of two times or more."""
+        """Fit to validated snapshots of two or more times; users call `stitchflow.fit`.
+
+        Arguments:
+            data: the snapshots.
+            key: a JAX key or an integer seed.
+            progress: whether a progress bar is shown.
+            checkpoint: where the state is kept on disk, if it is; None otherwise.
+        """
 
     def advice(self, data: Snapshots) -> list[str]:
-        """What to mind about the data before it is fitted."""
+        """Warnings about `data` before it is fitted, one sentence each."""
         return advice(data)
 
     def resolved(self, data: Snapshots) -> Method:
@@ -169,25 +190,30 @@ class Method(ABC):
         return self
 
     def describe(self, data: Snapshots) -> str:
-        """One line of what a fit to this data would use."""
+        """One line on what a fit to `data` would use."""
         return self.name
 
     def learning(self, physics: Energy) -> Method:
-        """This method, set to learn an energy of this form where it learns one at all."""
+        """This method, set to learn an energy of the form `physics` if it learns an energy."""
         return self
 
     def by_euler_steps(self, data: Snapshots) -> Method:
-        """This method for data that moved by one explicit Euler step a gap, if it can follow."""
+        """This method for data that moved by one explicit Euler step per gap, if possible."""
         return self
 
     def with_settings(self, settings: Mapping[str, Any], **terms: bool) -> Method:
-        """This method with settings of the command line, and terms of its energy chosen."""
+        """This method with settings and energy terms of the command line.
+
+        Arguments:
+            settings: values by the name of the setting.
+            terms: which terms of the energy are learned, by name.
+        """
         if settings or any(terms.values()):
             raise BadInput(f"--method {self.name} has no settings and no energy to choose")
         return self
 
     def start_of(self, data: Snapshots, units: Units, key: KeyLike) -> Curve | None:
-        """The curve a fit would start from, which no energy has bent yet, if there is one."""
+        """The curve from which a fit starts, before an energy acts on it; None without one."""
         return None
 
     def fit_on(
@@ -198,7 +224,7 @@ class Method(ABC):
         progress: bool,
         checkpoint: Checkpoint | None = None,
     ) -> Fit:
-        """One fit shared by several devices."""
+        """One fit that is shared by several devices; the other arguments are those of `fit`."""
         raise BadInputType(f"devices: {self.name} cannot share a fit among several devices")
 
     def fit_together(
@@ -209,23 +235,26 @@ class Method(ABC):
 
     @abstractmethod
     def pack(self, fit: Fit) -> Packed:
-        """A fit of this method as JSON and arrays."""
+        """A fit of this method as JSON and arrays, for `Fit.save`."""
 
     @classmethod
     @abstractmethod
     def unpack(
         cls, packed: Packed, energy: Energy | None = None
     ) -> tuple[Method, Flow, Energy | None]:
-        """Method, flow and energy from `pack`; `energy` supplies functions of the user's own."""
+        """Method, flow and energy from `pack`; `energy` supplies the user's own functions."""
 
     @classmethod
     def declared_numbers(cls, settings: Mapping[str, Any], dim: int) -> Declared:
-        """How many numbers a fit of these stored settings would hold beside its energy."""
+        """How many numbers a fit with these stored settings would hold beside its energy."""
         return Declared.networks(settings, dim)
 
 
 def method_named(name: str, argument: str = "method") -> Method:
-    """A method with its defaults by its name, or an error that lists the names there are."""
+    """The method called `name` with its defaults; an error lists the names that exist.
+
+    `argument` is how the message calls the argument that was wrong.
+    """
     if name not in METHODS:
         raise BadInput(f"{argument} must be one of {', '.join(METHODS)}; got {name!r}")
     return METHODS[name]()

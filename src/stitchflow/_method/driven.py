@@ -1,4 +1,4 @@
-"""Methods that learn what moves individuals, and have no curve of their own."""
+"""Methods that learn what moves individuals and have no curve of their own."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from stitchflow._types import KeyLike, as_key, as_rng, as_times, check_count
 
 @dataclass(frozen=True)
 class Driven(Method):
-    """A method whose whole answer is an energy, or a field, that moves the training individuals.
+    """A method whose result is an energy or a velocity field that moves the training individuals.
 
-    Subclasses are frozen dataclasses of plain settings and say how the energy is learned; this
-    class makes it a fit, and stores and loads it.
+    Subclasses are frozen dataclasses of plain settings and define how the energy is learned; this
+    class makes a fit of it, and stores and loads it.
     """
 
     @abstractmethod
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
-        """The optimum's model is an initialised `Energy` in the units of `data`."""
+        """Train on `data`; the model of the optimum is an `Energy` with parameters in its units."""
 
     @property
     def answers(self) -> type[DrivenFlow]:
-        """The flow a fit answers with, for methods that know more than where they carry people."""
+        """The class of the fit's flow; methods that also have a density override it."""
         return DrivenFlow
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
@@ -63,7 +63,12 @@ class DrivenFlow(Flow):
     """Individuals of the training data, moved by an energy or a field.
 
     The marginal at a time is where the individuals of the last snapshot before it have been
-    carried: a prediction, also at the observed times after the first.
+    carried. It is a prediction, also at the observed times after the first.
+
+    Arguments:
+        method: the name of the method, for messages.
+        energy: an energy with parameters.
+        data: the training individuals.
     """
 
     def __init__(self, method: str, energy: Energy, data: Snapshots):
@@ -80,7 +85,7 @@ class DrivenFlow(Flow):
             if t == since:
                 clouds.append(jnp.asarray(start, float))
                 continue
-            # Before the first snapshot there is only the way back.
+            # A time before the first snapshot is reached backwards.
             way = self.simulate(
                 start, [since, t], as_key(int(rng.integers(2**31)) + i), ode=t < since
             )
@@ -88,9 +93,9 @@ class DrivenFlow(Flow):
         return jnp.stack(clouds)
 
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
-        """What moves the marginal at time t: the drift, less the spreading of its own noise."""
+        """The velocity that moves the marginal at time t: the drift minus beta times the score."""
         points, time = self.units.points_in(x), self.units.moment_in(t)
-        # A drift of place and time alone does not ask where everybody is.
+        # A drift of place and time alone does not depend on the population.
         alone = not any(term.sees_others for term in self.energy.terms)
         cloud = points if alone else self.units.space_in(np.asarray(self.sample([t], 1000)[0]))
         return velocity(self.energy, points, time, KDE.uniform(cloud)) * self.units.speed
@@ -102,5 +107,5 @@ class DrivenFlow(Flow):
 
 
 def _answering(energy: Energy) -> Energy | None:
-    """The energy where there is a potential to answer with; a bare field is not an energy."""
+    """The energy if it contains a potential; a velocity field alone is not an energy."""
     return energy if energy.only(Potential) else None

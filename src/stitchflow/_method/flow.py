@@ -1,4 +1,4 @@
-"""What a fit answers with: samples, densities, velocities and simulations, in the user's units."""
+"""The results of a fit: samples, densities, velocities and simulations, in the user's units."""
 
 from __future__ import annotations
 
@@ -26,50 +26,81 @@ from stitchflow._types import (
 
 
 class Flow:
-    """The calls every method's flow answers, or refuses with `NotAvailable`."""
+    """What a fit can be asked: every method's `fit.flow` has these calls.
+
+    A call that a method does not support raises `NotAvailable` with the reason. Points, times and
+    results are in the user's units.
+
+    >>> sf.Flow().log_density(np.zeros((1, 2)), 0.0)
+    Traceback (most recent call last):
+    stitchflow._status.NotAvailable: this method cannot answer log_density: it has no density
+    """
 
     method: str = "this method"
     dim: int
 
     @property
     def fitted_curve(self) -> Curve | None:
-        """The curve of particles in internal units, of methods that fit one."""
+        """The curve of particles in internal units; None for methods without one."""
         return None
 
     def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
-        """n draws from the fitted marginal at each time."""
+        """Draws from the fitted marginals, of shape (times, n, d).
+
+        Arguments:
+            times: one time or several. For a time outside the observed range the energy is
+                simulated, with an `ExtrapolationWarning`, by methods that have a curve.
+            n: the number of draws at each time.
+            key: a JAX key or an integer seed.
+        """
         raise NotAvailable(self.method, "sample", "it has no marginals")
 
     def log_density(self, x: Any, t: float) -> Float[Array, " m"]:
-        """Log density of the fitted marginal at time t."""
+        """The logarithm of the fitted density at points, of shape (m,).
+
+        Arguments:
+            x: points of shape (m, d).
+            t: the time.
+        """
         raise NotAvailable(self.method, "log_density", "it has no density")
 
     def score(self, x: Any, t: float) -> Float[Array, "m d"]:
-        """Gradient of the log density at time t."""
+        """The gradient of the log density at points `x` (m, d) and time `t`, of shape (m, d)."""
         raise NotAvailable(self.method, "score", "it has no density")
 
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
-        """Velocity of the fitted curve at time t."""
+        """The velocity of the fitted curve at points `x` (m, d) and time `t`, of shape (m, d)."""
         raise NotAvailable(self.method, "velocity", "it has no velocity field")
 
     def simulate(
         self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
-        """Positions at `times` of a cloud that is at x0 at `times[0]`, moved by the dynamics.
+        """Positions of individuals that the learned dynamics moves, of shape (times, n, d).
 
-        `weights`, one a point, say how much each counts in the population that the others feel;
-        a row keeps its weight at all times.
+        Arguments:
+            x0: positions (n, d) at `times[0]`.
+            times: when positions are returned; the first entry of the result is `x0`.
+            key: a JAX key or an integer seed of the noise.
+            weights: how much each individual counts in the population with which the others
+                interact; None counts all alike. A row keeps its weight at all times.
+            ode: replace the noise by the probability flow, which is deterministic and can run
+                backwards in time.
         """
         raise NotAvailable(self.method, "simulate", "it has no dynamics")
 
     def simulate_same(
         self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None
     ) -> Float[Array, "t n d"]:
-        """`simulate` without birth and death: a row is the same individual at all times."""
+        """`simulate` without birth and death, so that a row is the same individual at all times."""
         return self.simulate(x0, times, key, weights=weights)
 
     def transport(self, x: Any, times: Any) -> Float[Array, "t n d"]:
-        """Points carried along the fitted curve's own velocity, either way in time."""
+        """Points carried along the velocity of the fitted curve, forwards or backwards in time.
+
+        Arguments:
+            x: positions (n, d) at `times[0]`.
+            times: when positions are returned, within the fitted range.
+        """
         raise NotAvailable(self.method, "transport", "it has no curve")
 
 
@@ -92,7 +123,17 @@ def in_pieces(
 def simulate_in_units(
     energy: Energy, units: Units, x0: Any, times: Any, key: KeyLike, ode: bool, weights: Any = None
 ) -> Float[Array, "t n d"]:
-    """`simulate` between the user's units and an energy's internal ones."""
+    """`simulate` for arguments in the user's units.
+
+    Arguments:
+        energy: an energy with parameters.
+        units: the scales between the user's units and the energy's.
+        x0: positions (n, d) at `times[0]`.
+        times: when positions are returned; increasing, or also decreasing with `ode`.
+        key: a JAX key or an integer seed.
+        ode: whether the probability flow replaces the noise.
+        weights: the weight of each individual; None weighs all alike.
+    """
     x, times, key = as_cloud(x0, "x0", units.dim), as_times(times), as_key(key)
     check_count(len(x), "number of points in x0")
     shares = as_weights(weights, len(x))

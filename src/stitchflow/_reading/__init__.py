@@ -1,1 +1,1 @@
-"""Reading: tables, texts that mean numbers or times, AnnData."""
+"""Reading data: tables, texts that mean numbers or times, and AnnData."""

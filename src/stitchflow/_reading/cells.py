@@ -1,4 +1,4 @@
-"""What an AnnData says about its cells: representations, times, columns, choices of cells."""
+"""What an AnnData contains about its cells: representations, times, columns, choices of cells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from stitchflow._types import as_dense, as_numbers, rows_named
 
 
 def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
-    """The key in obsm that is meant, with or without its `X_` prefix; "X" is the matrix itself."""
+    """The key in `obsm` that is meant, with or without its prefix `X_`.
+
+    Arguments:
+        adata: the cells.
+        name: the key as the user wrote it; "X" means the matrix itself.
+        argument: the name that error messages use for `name`.
+    """
     if not isinstance(name, str):
         raise BadInputType(f"{argument} must be a key of adata.obsm, got {name!r}")
     for key in (name, f"X_{name}", name.removeprefix("X_")):
@@ -40,7 +46,10 @@ def representation(adata: Any, name: str, argument: str = "use_rep") -> np.ndarr
 
 
 def dense(matrix: Any, name: str) -> np.ndarray:
-    """An array of a dense or sparse matrix, in memory or still on disk."""
+    """A dense array of a dense or sparse `matrix`, in memory or on disk.
+
+    `name` is how error messages call it.
+    """
     matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix
     return as_dense(matrix, name) if hasattr(matrix, "nnz") else np.asarray(matrix)
 
@@ -86,7 +95,7 @@ def times(adata: Any, time_key: str) -> np.ndarray:
 
 
 def column(adata: Any, name: str) -> Any:
-    """A column of obs, or an error that lists what there is."""
+    """The column `name` of `adata.obs`; an error lists the existing ones."""
     if name not in adata.obs:
         listed = ", ".join(map(str, adata.obs.columns)) or "nothing"
         raise KeyError(f"{name!r} is not in adata.obs, which holds {listed}")
@@ -94,7 +103,13 @@ def column(adata: Any, name: str) -> Any:
 
 
 def chosen(adata: Any, cells: Any, name: str = "cells") -> np.ndarray:
-    """Row numbers of a mask, of names or of row numbers; of all cells for None."""
+    """The row numbers of the chosen cells.
+
+    Arguments:
+        adata: all cells.
+        cells: a mask, names of cells or row numbers; None chooses all.
+        name: the name that error messages use for `cells`.
+    """
     n = adata.n_obs
     if cells is None:
         return np.arange(n)

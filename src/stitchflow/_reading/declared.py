@@ -1,4 +1,4 @@
-"""What an HDF5 file declares, looked at in a process of its own before a reader believes it."""
+"""Check what an HDF5 file declares in a separate process, before it is read."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from stitchflow._status import BadInput
 from stitchflow._types import most_unpacked
 
 PROBE = Path(__file__).with_name("h5_probe.py")
-# For a first look at an HDF5 file: seconds, most of them for a cold start, and bytes a second.
+# Time limit for inspecting an HDF5 file: seconds, mostly for a cold start, and bytes per second.
 PATIENCE, RATE = 30.0, 2e7
 
 
 def check_h5(path: Path, wanted: Sequence[str]) -> None:
-    """Nothing that lies outside the file, no more than it could hold, no endless loop.
+    """Refuse links out of the file, declared sizes that it cannot hold, and endless loops.
 
-    What the file declares is looked at everywhere, and read only in the `wanted` parts.
+    Declared sizes are checked in the whole file; content is read only in the wanted parts.
+
+    Arguments:
+        path: the file.
+        wanted: the names of the parts that will be read.
     """
     size = path.stat().st_size
     arguments = [str(path.resolve()), str(most_unpacked(size)), *wanted]
-    # -P: the modules beside the probe are none that it may import.
+    # -P: the probe must not import the modules beside it.
     probe = [sys.executable, "-P", str(PROBE), *arguments]
     seconds = PATIENCE + size / RATE
     try:

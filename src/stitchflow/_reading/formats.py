@@ -23,7 +23,16 @@ from stitchflow._status import BadInput
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a file mean what; None where the file's own names serve."""
+    """The meaning of the columns of a file; None uses the format's default name, or none.
+
+    Arguments:
+        time: the column of times.
+        rep: the array of coordinates, of an `.npz` or `.h5ad` file.
+        features: the columns of coordinates of a table; None takes all other columns of numbers.
+        weight: the column of weights.
+        id: the column of ids.
+        group: the column of groups.
+    """
 
     time: str | None = None
     rep: str | None = None
@@ -34,16 +43,24 @@ class Columns:
 
     @staticmethod
     def stored(entry: dict[str, Any]) -> Columns:
-        """From the JSON of a run, where tuples have become lists."""
+        """The columns that the JSON of a run describes, in which tuples are lists."""
         features = entry.get("features")
         columns = Columns(**{name: entry[name] for name in entry if name != "features"})
         return replace(columns, features=None if features is None else tuple(features))
 
 
 class Found(NamedTuple):
-    """What a reader returns: arrays of one entry for each individual, in the order of the file.
+    """What a reader returns: arrays with one entry for each individual, in the order of the file.
 
-    `names` are shown to the user and nothing else. `train_idx` and `test_idx` are row numbers.
+    Arguments:
+        x: the coordinates.
+        t: the times.
+        weights: the weights; None where there are none.
+        ids: the ids; None where there are none.
+        groups: the groups; None where there are none.
+        names: the names of individuals, which are only shown to the user.
+        train_idx: the row numbers of training individuals; None without a stored split.
+        test_idx: the row numbers of held-out individuals; None without a stored split.
     """
 
     x: Any
@@ -62,8 +79,8 @@ class Format:
 
     Attributes:
         endings: the endings of its files, in lower case and with their dot.
-        read: makes arrays of a file. Whatever is wrong with the file is a `BadInput` that begins
-            with its path.
+        read: makes arrays of a file. Any problem with the file is a `BadInput` that begins with its
+            path.
         about: what the help says after the endings.
     """
 
@@ -106,7 +123,7 @@ def _npz(path: Path, columns: Columns) -> Found:
 
 
 def _table(read: Callable[[Path, Asked], Table], path: Path, columns: Columns) -> Found:
-    """A table of named columns, which `read` makes a data frame of."""
+    """A table of named columns, which `read` returns as a data frame."""
     time = columns.time or "t"
     labels = {name for name in (columns.id, columns.group) if name is not None}
     taken = {time, *labels, *([] if columns.weight is None else [columns.weight])}
@@ -179,7 +196,7 @@ def _h5ad(path: Path, columns: Columns) -> Found:
 
 @contextmanager
 def _quietly(path: Path, kind: str) -> Iterator[None]:
-    """Make whatever another package raises about a file one sentence that names the file."""
+    """Turn any error of another package into one sentence that names the file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -200,7 +217,7 @@ FORMATS = (
 
 
 def format_of(path: Path) -> Format:
-    """The format of a file by its ending, or an error that lists the endings there are."""
+    """The format of the file `path` by its ending; an error lists the known endings."""
     for known in FORMATS:
         if path.suffix.lower() in known.endings:
             return known

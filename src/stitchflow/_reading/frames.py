@@ -19,16 +19,18 @@ from stitchflow._reading.time_labels import durations
 from stitchflow._status import BadInput, DataWarning
 from stitchflow._types import as_numbers, rows_named
 
-LOOK = 100  # rows that are looked at of a column of texts that was not asked for
+LOOK = 100  # rows by which a column of texts is judged that was not asked for
 DIGITS = re.compile(r"[-+]?\d+")
-WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # a number that is written in this one way only
+WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # a whole number without leading zeros
 
 
 class Asked(NamedTuple):
-    """What is wanted of a table.
+    """What is wanted from a table.
 
-    `named` are the columns that somebody named, and `labels` those of ids and groups among them.
-    `chosen` says that the coordinates are among them too, so that no other column is needed.
+    Arguments:
+        named: the columns that the user named.
+        labels: the columns of ids and groups among them.
+        chosen: whether the coordinates are among them too, so that no other column is needed.
     """
 
     named: set[str]
@@ -38,14 +40,20 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A data frame, the names of all columns of its file, and those that were not worth reading."""
+    """The part of a table that was read.
+
+    Arguments:
+        frame: the data frame.
+        names: the names of all columns of the file.
+        unread: the columns of texts that were not read.
+    """
 
     frame: Any
     names: list[str]
     unread: tuple[str, ...] = ()
 
     def dimensions(self, taken: Collection[str | None]) -> list[str]:
-        """The other columns that are numbers, with a warning that names those that are left out."""
+        """The columns of numbers that are not `taken`; a warning names those that are left out."""
         others = [name for name in self.frame.columns if name not in taken]
         found = [name for name in others if _is_dimension(name, self.frame[name])]
         left = [name for name in (*others, *self.unread) if name not in found]
@@ -57,7 +65,15 @@ class Table:
 
 
 def read_csv(path: Path, asked: Asked, separator: str = ",") -> Table:
-    """A table written as text; columns of labels are texts, because 007 and 7 are two names."""
+    """A table written as text.
+
+    Columns of labels stay texts, because 007 and 7 are two different names.
+
+    Arguments:
+        path: the file.
+        asked: what is wanted from it.
+        separator: the character between two fields.
+    """
     import pandas
 
     exact: Any = {"float_precision": "round_trip", "low_memory": False}
@@ -66,7 +82,7 @@ def read_csv(path: Path, asked: Asked, separator: str = ",") -> Table:
     if not isinstance(frame.index, pandas.RangeIndex):  # pandas makes unnamed columns the index
         named, there = len(frame.columns), len(frame.columns) + frame.index.nlevels
         raise BadInput(f"its header names {named} columns, but its rows have {there} fields")
-    # pandas gives the second of two equal names another one.
+    # pandas renames the second of two equal names.
     first = pandas.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
     _check_names(first.iloc[0].dropna().tolist())
     for name in asked.labels & set(frame.columns):
@@ -77,10 +93,14 @@ def read_csv(path: Path, asked: Asked, separator: str = ",") -> Table:
 
 
 def read_parquet(path: Path, asked: Asked) -> Table:
-    """The named columns of a `.parquet`, and all its numbers unless coordinates were chosen.
+    """The named columns of a `.parquet` file, and all numbers unless coordinates were chosen.
 
-    Texts are read where they were asked for. Others are only looked at, and read no further unless
-    they look like numbers.
+    Texts are read if they were asked for. Other texts are read only if their first rows look like
+    numbers.
+
+    Arguments:
+        path: the file.
+        asked: what is wanted from it.
     """
     import pandas
 
@@ -109,12 +129,12 @@ def _check_names(names: list[str]) -> None:
 
 
 def _is_dimension(name: str, column: Any) -> bool:
-    """Whether a column is a dimension without being named; it is refused where that is unclear."""
+    """Whether an unnamed column is a coordinate; an error is raised where that is unclear."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     mend = "or choose columns with --columns"
     if is_numeric_dtype(column) and not is_bool_dtype(column):
-        if name.startswith("Unnamed: "):  # how pandas calls a column without a name
+        if name.startswith("Unnamed: "):  # pandas' name of a column without a name
             words = "looks like an index that was written along; write the file without it"
             raise BadInput(f"column {name!r} {words}, {mend}")
         return True
@@ -145,7 +165,7 @@ def _mostly(test: Callable[[str], bool], entries: Sequence[Any]) -> bool:
 
 
 def numbers(column: Any, name: str) -> np.ndarray:
-    """A pandas column as floats, or an error that says what it holds and where."""
+    """A pandas `column` called `name` as floats; an error says what it holds and where."""
     found = _of_texts(column, read_numerals)
     if found is not None:
         return found
@@ -161,13 +181,13 @@ def numbers(column: Any, name: str) -> np.ndarray:
 
 
 def times(column: Any, name: str) -> np.ndarray:
-    """A column of numbers, or of labels that are durations."""
+    """The numbers of a `column` called `name`, whose labels may also be durations."""
     found = _of_texts(column, durations)
     return numbers(column, name) if found is None else found
 
 
 def _of_texts(column: Any, read: Callable[..., Any]) -> np.ndarray | None:
-    """The numbers of a column of texts, NaN where they are missing; None if it is no such one."""
+    """The numbers of a column of texts, NaN where they are missing; None for other columns."""
     import pandas
 
     if not (pandas.api.types.is_object_dtype(column) or pandas.api.types.is_string_dtype(column)):

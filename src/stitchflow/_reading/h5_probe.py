@@ -1,9 +1,9 @@
-"""A look at an HDF5 file in a process of its own: HDF5 loops or crashes on some damaged files.
+"""Inspect an HDF5 file in a separate process: HDF5 loops or crashes on some damaged files.
 
-Run as a script, with a path, how many bytes may be declared or used, and the names of the parts
-that a reader wants. It prints the bytes that the arrays declare and the wanted texts take, or so
-many of them that they are too many. It imports nothing of stitchflow, so that it starts in a
-moment.
+It is run as a script with a path, the number of bytes that may be declared or used, and the names
+of the parts that a reader wants. It prints the number of bytes that the arrays declare and the
+wanted texts take, and stops counting when they are too many. It imports nothing from stitchflow, so
+that it starts quickly.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-ROWS = 64  # of texts at once: each row may refer to one text that is stored once
+ROWS = 64  # rows of texts at once: all of them may refer to one long text
 MATRICES = ("/X/", "/raw/X/")
 CURRENT = "0.2.0"  # the encoding of a data frame whose columns can be read one by one
 
 
 def look(group: Any, wanted: Sequence[str]) -> Iterator[int]:
-    """Bytes of every array, each before what a reader will ask of it is asked."""
+    """The bytes of every array, each before its content is read."""
     import h5py
 
     list(group.attrs.items())
@@ -41,7 +41,7 @@ def look(group: Any, wanted: Sequence[str]) -> Iterator[int]:
 
 
 def read(item: Any) -> Iterator[int]:
-    """What lies anywhere in the file: the bytes of texts, and the chunks of numbers."""
+    """Read an array, which may be stored anywhere in the file; yields the bytes of its texts."""
     import h5py
 
     if h5py.check_vlen_dtype(item.dtype) or h5py.check_string_dtype(item.dtype):
@@ -55,7 +55,7 @@ def read(item: Any) -> Iterator[int]:
 
 
 def parts_of(file: Any, wanted: Sequence[str]) -> list[str]:
-    """What is read of a file: the wanted parts and the names of its rows; of older files all."""
+    """The parts that are read: the wanted ones and the names of rows, or all of an older file."""
     obs = file.get("obs")
     if obs is not None and obs.attrs.get("encoding-version") == CURRENT:
         return [*wanted, f"/obs/{obs.attrs.get('_index')}"]
@@ -78,14 +78,14 @@ def declared(path: str, most: int, wanted: Sequence[str]) -> int:
 
 
 def limit_memory(most: int) -> None:
-    """No more than so many bytes beside what the interpreter and HDF5 use already (on Linux)."""
+    """Limit memory to `most` bytes more than the interpreter and HDF5 use already (on Linux)."""
     try:
         import resource
 
         with open("/proc/self/statm") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
     except (ImportError, OSError):
-        return  # Windows has no limits, and others do not say how much is in use
+        return  # Windows has no limits, and other systems do not report the memory in use
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     limit = used + most if hard == resource.RLIM_INFINITY else min(used + most, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

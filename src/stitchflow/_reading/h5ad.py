@@ -14,10 +14,13 @@ from stitchflow._reading.h5_probe import CURRENT
 
 @dataclass(frozen=True)
 class Cells:
-    """As much of an AnnData as was asked for; `cells.py` reads it as it reads a whole one.
+    """The part of an AnnData that was asked for; `cells.py` reads it like a complete one.
 
-    `columns` are the names of all columns of its obs; a representation that nobody asked for is
-    None under its name.
+    Arguments:
+        obs: the columns that were asked for.
+        columns: the names of all columns of obs.
+        obsm: the representations by name; None for those that were not asked for.
+        X: the matrix, if it was asked for; None otherwise.
     """
 
     obs: Any
@@ -27,7 +30,13 @@ class Cells:
 
 
 def read_cells(path: Path, keys: Sequence[str], rep: str) -> Cells:
-    """The columns `keys` of obs, as far as they are there, and one representation."""
+    """The columns `keys` of obs, as far as they exist, and one representation.
+
+    Arguments:
+        path: the file.
+        keys: the names of columns.
+        rep: the representation, with or without its prefix `X_`.
+    """
     import h5py
     import pandas
 
@@ -49,7 +58,7 @@ def read_cells(path: Path, keys: Sequence[str], rep: str) -> Cells:
 
 
 def _whole(path: Path, rep: str) -> Cells:
-    """A file of an encoding that only AnnData's own reader knows; its genes stay on disk."""
+    """A file with an older encoding, read by AnnData itself; its genes stay on disk."""
     import anndata
 
     adata = anndata.read_h5ad(path, backed="r")

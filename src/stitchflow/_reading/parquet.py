@@ -1,4 +1,4 @@
-"""Columns of `.parquet` files: what they declare, and texts without what they may unpack to."""
+"""Columns of `.parquet` files: what they declare, and their texts within a limit of memory."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from stitchflow._files.archive import check_unpacked
 from stitchflow._status import BadInput
 from stitchflow._types import most_unpacked
 
-ROWS = 2**16  # of texts at once
+ROWS = 2**16  # rows of texts at once
 
 
 def columns_of(path: Path) -> list[str]:
-    """The names of a file's columns but for the index that pandas keeps beside them."""
+    """The names of the columns of the file `path`, without the index of pandas."""
     schema = _schema(path)
     index = (schema.pandas_metadata or {}).get("index_columns", ())
     return [name for name in schema.names if name not in index]
 
 
 def kinds(path: Path) -> tuple[set[str], set[str]]:
-    """The columns that declare numbers, and those of texts or of categories that are texts."""
+    """The columns of the file `path` that declare numbers, and those that declare texts."""
     from pyarrow import types
 
     numbers, written = set(), set()
@@ -35,7 +35,12 @@ def kinds(path: Path) -> tuple[set[str], set[str]]:
 
 
 def check_columns(path: Path, wanted: set[str]) -> None:
-    """No more numbers than a file of its size could hold, each in a row of its own."""
+    """Refuse columns of lists, and more numbers than a file of its size can hold.
+
+    Arguments:
+        path: the file.
+        wanted: the columns that will be read.
+    """
     from pyarrow.parquet import read_metadata
     from pyarrow.types import is_nested
 
@@ -53,10 +58,15 @@ def check_columns(path: Path, wanted: set[str]) -> None:
 
 
 def texts(path: Path, name: str, most: int | None = None) -> list[str | None]:
-    """The texts of a column, or the first so many, unless they are far larger than the file.
+    """The texts of a column, unless they are far larger than the file.
 
-    A text that is stored once may be referred to by every row. So rows stay references while they
-    are read, and are counted by what they refer to before texts are made of them.
+    A text that is stored once may be referred to by every row. Rows are therefore read as
+    references, and the total size is checked before texts are made of them.
+
+    Arguments:
+        path: the file.
+        name: the column.
+        most: how many rows are read; None reads all.
     """
     from pyarrow.parquet import ParquetFile, read_metadata
 
@@ -64,7 +74,7 @@ def texts(path: Path, name: str, most: int | None = None) -> list[str | None]:
     found: list[str | None] = []
     metadata = read_metadata(path)
     longest, shared = _stored(metadata, name)
-    # Texts that begin as the one before are unpacked: none is longer than the whole column.
+    # Texts stored as differences to the one before are unpacked; each is at most as long as all.
     rows = ROWS if shared else max(1, min(ROWS, most_unpacked(size) // longest))
     with ParquetFile(path, metadata=metadata, read_dictionary=[name] if shared else None) as file:
         for batch in file.iter_batches(min(rows, most or rows), columns=[name], use_threads=False):
@@ -78,7 +88,7 @@ def texts(path: Path, name: str, most: int | None = None) -> list[str | None]:
 
 
 def _stored(metadata: Any, name: str) -> tuple[int, bool]:
-    """Bytes of a column's largest part, and whether its texts are stored whole."""
+    """The bytes of a column's largest part, and whether its texts are stored completely."""
     longest, shared = 1, True
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
@@ -89,7 +99,7 @@ def _stored(metadata: Any, name: str) -> tuple[int, bool]:
 
 
 def _as_texts(column: Any) -> tuple[list[str | None], int]:
-    """The texts of a batch, equal ones as one object, and their bytes if each were its own."""
+    """The texts of a batch, equal ones as one object, and their bytes without this sharing."""
     from pyarrow import compute
 
     codes = column if hasattr(column, "dictionary") else column.dictionary_encode()

@@ -1,4 +1,4 @@
-"""A data file as a table of individuals, validated before any compute."""
+"""A data file as a table of individuals, validated before any computation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from stitchflow._status import BadInput
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file's individuals, and the split it carries if it does."""
+    """The individuals of a file, and the split that it contains.
+
+    Arguments:
+        path: the file.
+        snapshots: its individuals.
+        train_rows: the rows to train on; None where the file does not say.
+        test_rows: the rows to hold out; None where the file does not say.
+    """
 
     path: Path
     snapshots: Snapshots
@@ -26,7 +33,7 @@ class DataFile:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of the file itself, by which runs of version 0.1.0 know their data."""
+        """The hash of the file itself, which runs of version 0.1.0 store."""
         with open(self.path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -37,7 +44,12 @@ class DataFile:
 
 
 def read_table(path: Any, columns: Columns | None = None) -> DataFile:
-    """Read a data file by its ending; every problem is one sentence that names file and key."""
+    """Read a data file by its ending; every problem is one sentence that names file and key.
+
+    Arguments:
+        path: the file.
+        columns: the meaning of its columns; None uses the default names of the format.
+    """
     path = Path(path)
     if not path.is_file():
         raise BadInput(f"{path}: no such file")

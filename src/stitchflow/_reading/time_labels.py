@@ -11,10 +11,10 @@ import numpy as np
 
 from stitchflow._status import BadInput, DataWarning
 
-# A hyphen behind a letter or digit joins words: "day-2" is the second day, "-2" two before.
+# A hyphen after a letter or digit joins words: "day-2" is day 2, and "-2" is minus two.
 NUMBER = re.compile(r"(?:(?<![^\W_])[-+])?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-# Seconds of each unit, and how it is written. Months and years are not of one length, and "m" may
-# be a month or a minute: none of them can be converted.
+# Seconds of each unit, and how it is written. Months and years vary in length, and "m" may be a
+# month or a minute, so they cannot be converted.
 UNITS: dict[str, tuple[float, str]] = {
     "milliseconds": (1e-3, "ms msec millisecond milliseconds"),
     "seconds": (1.0, "s sec secs second seconds"),
@@ -27,9 +27,12 @@ WRITTEN = {word: unit for unit, (_, words) in UNITS.items() for word in words.sp
 
 
 def durations(labels: Sequence[Any]) -> np.ndarray | None:
-    """Times of labels that are each a number with a unit of time; None where one is not.
+    """The times of labels that are each a number with a unit of time; None if one of them is not.
 
-    Several units are converted into the smallest of them, which is said.
+    Several units are converted to the smallest of them, with a warning.
+
+    >>> durations(["0h", "36h"]).tolist()
+    [0.0, 36.0]
     """
     parts = [_parted(label) for label in labels]
     if not all(part is not None and (part[1] in WRITTEN or _is_zero(part)) for part in parts):
@@ -38,7 +41,11 @@ def durations(labels: Sequence[Any]) -> np.ndarray | None:
 
 
 def order_of(labels: Sequence[Any]) -> np.ndarray:
-    """Times of ordered labels: the number in each if they rise, else 0, 1, 2, ..."""
+    """The times of ordered labels: the number in each if the numbers increase, else 0, 1, 2, ...
+
+    >>> order_of(["E8.5", "E9.0"]).tolist()
+    [8.5, 9.0]
+    """
     parts = [_parted(label) for label in labels]
     if all(part is not None for part in parts):
         values = _in_one_unit(labels, [part for part in parts if part is not None])
@@ -52,7 +59,7 @@ def order_of(labels: Sequence[Any]) -> np.ndarray:
 
 
 def _parted(label: Any) -> tuple[float, str] | None:
-    """The one number of a label, and the words around it, which say in what it counts."""
+    """The only number of a label, and the words around it, which tell the unit; None otherwise."""
     found = NUMBER.findall(str(label))
     if len(found) != 1:
         return None
@@ -61,7 +68,7 @@ def _parted(label: Any) -> tuple[float, str] | None:
 
 
 def _is_zero(part: tuple[float, str]) -> bool:
-    """Zero is the same time in every unit."""
+    """Zero without a unit is the same time in every unit."""
     return part == (0.0, "")
 
 

@@ -1,4 +1,4 @@
-"""What a fit of stitching answers with: a curve, and the energy that drives it."""
+"""The flow of a fit of stitching: a curve, and the energy that drives it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,16 @@ from stitchflow._types import (
 
 
 class StitchedFlow(Flow):
-    """A curve and the energy that drives it."""
+    """The flow of a fit of stitching: a curve, and the energy that drives it.
+
+    Samples, densities and velocities come from the curve within the observed times, and from
+    simulation with the energy outside. Simulations use the energy alone.
+
+    Arguments:
+        curve: the fitted curve in internal units.
+        energy: the fitted energy.
+        units: the scales between internal units and the user's.
+    """
 
     method = "stitching"
 
@@ -78,11 +87,11 @@ class StitchedFlow(Flow):
     def simulate(
         self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
-        """The energy alone drives x0, which is where the cloud is at `times[0]`.
+        """Positions at `times` of individuals that the energy alone moves from `x0`.
 
-        The SDE by default, the probability flow ODE with `ode=True`, which also runs backwards.
-        With a growth rate, individuals divide and die on the way of the SDE, at a constant number:
-        a row is then not the same individual at all times.
+        By default they follow the SDE, with `ode=True` the probability flow ODE, which also runs
+        backwards. With a learned growth rate, individuals divide and die along the SDE while their
+        number stays constant: a row is then not the same individual at all times.
         """
         if self.curve.growth is None or ode:
             return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
@@ -105,10 +114,10 @@ class StitchedFlow(Flow):
         return simulate_in_units(self.energy, self.units, x0, times, key, False, weights)
 
     def transport(self, x: Any, times: Any) -> Float[Array, "t n d"]:
-        """Points carried along the curve's own velocity (eq:kde_vel), either way in time.
+        """Points carried along the curve's velocity (eq:kde_vel), either way in time.
 
-        This probability flow takes each fitted marginal to the others exactly. `times[0]` is when
-        the points are at x; all times lie within the curve's.
+        This probability flow maps each fitted marginal exactly to the others. The points are at `x`
+        at `times[0]`, and all times lie within those of the curve.
         """
         times, points = as_times(times), self.units.points_in(x)
         for t in times:
@@ -128,7 +137,7 @@ class StitchedFlow(Flow):
         return self.units.space_out(path[jnp.asarray(found)])
 
     def growth(self, x: Any, t: float) -> Float[Array, " m"]:
-        """The learned rate of birth minus death at points, per unit of time."""
+        """The learned rate of birth minus death at points `x` (m, d), per unit of time."""
         if self.curve.growth is None:
             raise NotAvailable(self.method, "growth", "it was fitted without growth")
         points = self.units.points_in(x)
@@ -137,7 +146,7 @@ class StitchedFlow(Flow):
         return self.curve.growth(points, times) / self.units.duration
 
     def mass(self, t: float) -> float:
-        """The population's size relative to the first time."""
+        """The size of the population at time `t`, relative to the first time."""
         logits = [jax.nn.logsumexp(self.curve.logits(self._inside(s))) for s in (t, self._first)]
         return float(jnp.exp(logits[0] - logits[1]))
 
@@ -146,7 +155,7 @@ class StitchedFlow(Flow):
         return float(self.units.time_out(self.curve.t0))
 
     def marginal(self, t: float) -> KDE:
-        """The kernel density at time t, in internal units."""
+        """The kernel density at time `t` in internal units."""
         end = self._nearest(t)
         rho = _marginal(self.curve, self._inside(end))
         if end == t:
@@ -158,7 +167,7 @@ class StitchedFlow(Flow):
         return jnp.asarray(self.units.time_in(t), float)
 
     def _nearest(self, t: float) -> float:
-        """The time itself, or the end of the curve it lies beyond."""
+        """The time itself, or the nearer end of the curve if it lies outside."""
         t = check_number(t, "t")
         t0, t1 = (float(self.units.time_out(end)) for end in (self.curve.t0, self.curve.t1))
         slack = 1e-9 * (t1 - t0)
@@ -177,10 +186,16 @@ class StitchedFlow(Flow):
 def survivors(
     log_gain: np.ndarray, rng: np.random.Generator, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """As many rows as before, each repeated by its gain (stratified resampling).
+    """Row numbers of as many individuals as before, each repeated in proportion to its gain.
 
-    Rows keep their weights: row i stands for a stretch of the population as long as its weight, and
-    takes after whoever, by weight times gain, is at a random place of that stretch.
+    This is stratified resampling. Rows keep their weights: row i represents a part of the
+    population as large as its weight, and its successor is drawn from the individual that lies
+    there once weights are multiplied by gains.
+
+    Arguments:
+        log_gain: the logarithm of the factor by which each individual multiplies.
+        rng: the random generator.
+        weights: the weight of each row; None weighs all alike.
     """
     n = len(log_gain)
     share = np.exp(log_gain - log_gain.max())
@@ -196,9 +211,9 @@ def survivors(
 
 @eqx.filter_jit
 def _transport(curve: Curve, x: Array, stops: Array, interval: Array) -> Float[Array, "t n d"]:
-    """x carried through all stops; each piece between two lies in one interval of the curve.
+    """x carried through all stops; each piece between two stops lies in one interval of the curve.
 
-    The velocity jumps at nodes: a piece looks at its own interval only.
+    The velocity jumps at nodes, so a piece uses its own interval only.
     """
     nodes, logits = curve.nodes, curve.node_logits
 

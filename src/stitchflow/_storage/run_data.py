@@ -1,4 +1,4 @@
-"""A finished run together with the individuals that it can be scored on."""
+"""A finished run together with the individuals on which it can be scored."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ from stitchflow._storage.save import load
 
 
 def open_run(run: Path, data: Path | None = None) -> tuple[Fit, Snapshots | None]:
-    """A finished run and individuals to score it on, with its training data where that is at hand.
+    """A finished run, and individuals to score it on.
 
-    They are those of `data`, else those that were held out, if any were.
+    The fit has its training data where that can be found. The individuals are those of `data` that
+    the run was not trained on, otherwise those that were held out; None if there are none.
+
+    Arguments:
+        run: the directory of the run.
+        data: a data file; None uses the file that the run was fitted to.
     """
     result = load(run)
     if {"path", "columns"} <= set(result.source):
@@ -49,7 +54,7 @@ def _open_recorded(result: Fit, run: Path, data: Path | None) -> tuple[Fit, Snap
     if data is None:
         words = f"{stored} has changed since {run} was fitted"
         raise BadInput(f"{words}; name a file with `evaluate --data`")
-    with suppress(ValueError):  # the file that was fitted may be gone, or be another by now
+    with suppress(ValueError):  # the file that was fitted may have been removed or replaced
         original = read_table(stored, columns)
         split = _with_marks(split, result.source, original)
         before, here = split.found_in(original.snapshots), split.found_in(file.snapshots)
@@ -59,7 +64,7 @@ def _open_recorded(result: Fit, run: Path, data: Path | None) -> tuple[Fit, Snap
 
 
 def _with_marks(split: Split, source: dict[str, Any], file: DataFile) -> Split:
-    """The split with its individuals' content, which runs of 0.1.0 know by the file's hash only."""
+    """The split with marks of its individuals; runs of 0.1.0 only store the hash of the file."""
     if split.marks is None and file.sha256 == source.get("sha256"):
         return split.marked(file.snapshots)
     return split
@@ -73,7 +78,7 @@ def _in_its_space(file: DataFile, result: Fit, run: Path) -> DataFile:
 
 
 def _of_other_data(file: DataFile, run: Path, here: Split | None) -> Snapshots:
-    """Whom to score of a file that is not the run's own: nobody it was trained on."""
+    """The individuals of another file than the run's own that the run was not trained on."""
     data = file.snapshots
     rows = np.arange(len(data.x)) if file.test_rows is None else file.test_rows
     if here is None:
@@ -93,6 +98,12 @@ def _say(words: str) -> None:
 
 
 def held_out(file: DataFile, run: Path, source: dict[str, Any]) -> Snapshots | None:
-    """The individuals of a run's own data that it was not trained on."""
+    """The individuals of a run's own data that it was not trained on; None if there are none.
+
+    Arguments:
+        file: the data of the run.
+        run: its directory.
+        source: what its header records about the data.
+    """
     split = _with_marks(read_split(run, source), source, file).found_in(file.snapshots)
     return file.at_rows(split.test) if split is not None and len(split.test) else None

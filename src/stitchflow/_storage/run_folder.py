@@ -1,4 +1,4 @@
-"""The directory of a run: who was set aside, what may be overwritten, where a fit goes on."""
+"""The directory of a run: the split, what may be overwritten, and where a fit resumes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,14 @@ from stitchflow._training.checkpoint import Checkpoint
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers of a data file: what was trained on, and what is held out.
+    """Row numbers of a data file: training individuals and held-out individuals.
 
-    `marks` know the individuals of all rows by their content (`_content`), so that they are found
-    in a copy of the file of another format or order; runs of version 0.1.0 have none.
+    Arguments:
+        train: the rows that were trained on.
+        test: the rows that are held out.
+        marks: a hash of the content of every row, by which individuals are found in a copy of the
+            file with another format or order; None for runs of version 0.1.0.
+        precision: the bytes of a number in the hashes: 4 for single precision, 8 for double.
     """
 
     train: np.ndarray
@@ -41,7 +45,14 @@ class Split:
 
     @staticmethod
     def of(file: DataFile, hold_out: Sequence[float], fraction: float, seed: int) -> Split:
-        """The file's own split, or a random one; all individuals of held-out times are test."""
+        """The split that the file itself declares, or a random one.
+
+        Arguments:
+            file: the data.
+            hold_out: times whose individuals are all held out.
+            fraction: the share of individuals that is held out at random.
+            seed: the seed of the random split.
+        """
         data = file.snapshots
         assert data.rows is not None
         if file.train_rows is not None:
@@ -61,12 +72,12 @@ class Split:
         return Split(np.setdiff1d(train, hidden), np.union1d(test, hidden)).marked(data)
 
     def marked(self, data: Snapshots) -> Split:
-        """The same rows, known by the content of the table that they count the rows of."""
+        """The same rows, with marks of the content of the table `data` whose rows they count."""
         precision = precision_of(data)
         return replace(self, marks=marks(data, precision), precision=precision)
 
     def found_in(self, data: Snapshots) -> Split | None:
-        """The same individuals by the row numbers of another table, as far as they are in it."""
+        """The same individuals by the row numbers of another table, as far as they occur in it."""
         if self.marks is None:
             return None
         here = marks(data, self.precision)
@@ -78,7 +89,7 @@ class Split:
         return replace(self, train=np.flatnonzero(trained), test=held, marks=here)
 
     def same_table(self, other: Split) -> bool:
-        """Whether both count the rows of one table, in whatever order."""
+        """Whether both splits count the rows of one table, in any order."""
         assert self.marks is not None
         assert other.marks is not None
         return np.array_equal(np.sort(self.marks), np.sort(other.marks))
@@ -87,7 +98,15 @@ class Split:
 def check_run(
     out: Path, file: DataFile, plan: dict[str, Any], resume: bool = False, overwrite: bool = False
 ) -> None:
-    """Refuse to touch what is already there unless asked, and the data in any case."""
+    """Refuse to replace a run without permission, and the data file in any case.
+
+    Arguments:
+        out: the directory of the run.
+        file: the data that will be fitted.
+        plan: what the run is about to do.
+        resume: whether an unfinished run with the same plan is to be continued.
+        overwrite: whether a run in the directory may be replaced.
+    """
     if any((out / name).exists() and (out / name).samefile(file.path) for name in FILES):
         raise BadInput(f"--out {out} would overwrite {file.path}, which is to be read")
     if not resume:
@@ -104,9 +123,12 @@ def check_run(
 
 
 def same_data(before: Any, now: dict[str, Any], file: DataFile) -> bool:
-    """Whether a record is of these individuals, trained on the same of them, wherever they lie.
+    """Whether two records describe the same individuals with the same training part.
 
-    Records of version 0.1.0 know their data by the bytes of its file.
+    Arguments:
+        before: the stored record; those of version 0.1.0 contain the hash of the file only.
+        now: the record of the present run.
+        file: the present data file.
     """
     if not isinstance(before, dict):
         return False
@@ -118,19 +140,24 @@ def same_data(before: Any, now: dict[str, Any], file: DataFile) -> bool:
 
 
 def write_split(out: Path, split: Split) -> str:
-    """Write who was trained on and who was not; the hash of it belongs in the run's header."""
+    """Write the rows of a `split` into the directory `out`; returns the hash of the file."""
     content = packed({name: part for name, part in asdict(split).items() if part is not None})
     write_atomically(out / SPLIT, content)
     return hashlib.sha256(content).hexdigest()
 
 
 def read_split(run: Path, source: dict[str, Any]) -> Split:
-    """Who was trained on and who was not, checked against the run's header."""
+    """The rows that were trained on and held out, checked against the run's header.
+
+    Arguments:
+        run: the directory of the run.
+        source: what its header records about the data.
+    """
     path = run / SPLIT
     try:
         content = read_file(path)
         found = hashlib.sha256(content).hexdigest()
-        if source.get("split_sha256", found) != found:  # runs of format 1 keep no hash
+        if source.get("split_sha256", found) != found:  # runs of format 1 store no hash
             raise BadInput("it does not match the run's header")
         stored = Archive(content)
         split = Split(stored["train"], stored["test"])
@@ -143,9 +170,12 @@ def read_split(run: Path, source: dict[str, Any]) -> Split:
 
 @contextmanager
 def stopping(checkpoint: Checkpoint) -> Iterator[None]:
-    """Ctrl-C or a polite kill ends the fit at its next look; a second one ends it at once."""
+    """End the fit of `checkpoint` at its next look at the loss on SIGINT or SIGTERM.
+
+    A second signal ends it at once.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
+        yield  # only the main thread receives signals
         return
     heard = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
     heard = {kind: own for kind, own in heard.items() if own not in (None, signal.SIG_IGN)}

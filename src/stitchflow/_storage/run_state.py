@@ -1,12 +1,12 @@
-"""What a run directory holds: which files are its own, which model is whole, what a kill left.
+"""The files of a run directory: which belong to it, which model is complete, what a kill left.
 
-A process may be killed between any two calls of the system, so every change of a directory has one
-moment at which it takes place, and what was under way is finished or dropped by the next writer.
+A process may be killed between any two system calls. Every change of a directory therefore takes
+effect at one moment, and the next writer completes or discards an unfinished change.
 
-- A model is saved by two renames. It is there once the first is done: until the second is, its
-  header is whole under its partial name and names the hash of the arrays.
-- A run that replaces another is there once its plan is whole under its partial name: until that is
-  renamed, after everything of the old run is removed, the old run's files mean nothing.
+- A model is saved by two renames and takes effect with the first one. Until the second, its header
+  is complete under its partial name and contains the hash of the arrays.
+- A run that replaces another takes effect once its plan is complete under its partial name. All
+  files of the old run are removed before the plan is renamed; until then they have no meaning.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from typing import Any, NamedTuple
 from stitchflow._files.whole import LOCK, partial_of, read_file, read_json, write_partial
 from stitchflow._status import BadInput
 
-# Format 2 seals the header with its own hash. Format 3 names classes in full, holds the names and
-# settings of parts of the user's own, and tells what the energy's functions do.
+# Format 2 adds a hash of the header. Format 3 stores full names of classes, names and settings of
+# the user's own parts, and the effect of the energy's functions at a few points.
 FORMAT, READ = 3, (1, 2, 3)
 HEADER, ARRAYS = "header.json", "arrays.npz"
 PLAN, SPLIT = "plan.json", "split.npz"
 REPORT = "report.html"
 CHECKPOINT = "checkpoint.npz"
 CHECKPOINTS = (CHECKPOINT, "checkpoint-energy.npz", "checkpoint-curve.npz")
-# In the order in which a run that is replaced is removed: without a header there is no model.
+# In the order in which a replaced run is removed: without its header there is no model.
 FILES = (HEADER, ARRAYS, SPLIT, REPORT, *CHECKPOINTS, PLAN)
 
 
 def _old_partial_of(path: Path) -> Path:
-    """The partial name that version 0.1.0 gave a file."""
+    """The partial name of a file in version 0.1.0."""
     return path.with_name(path.name + ".partial")
 
 
@@ -44,7 +44,13 @@ NAMINGS = (partial_of, _old_partial_of)
 
 
 class Model(NamedTuple):
-    """A header and the arrays it names by their hash, as found in two files."""
+    """A header and the arrays whose hash it contains.
+
+    Arguments:
+        header: the content of the header.
+        arrays: the content of the file of arrays.
+        places: the two files in which they were found.
+    """
 
     header: dict[str, Any]
     arrays: bytes
@@ -52,19 +58,19 @@ class Model(NamedTuple):
 
 
 def whole_model(folder: Path) -> Model:
-    """The model of a run, from wherever a save has brought it; an error names the damage."""
+    """The model of the run in `folder`, from any stage of a save; an error describes the damage."""
     told: ValueError | None = None
     for header, arrays in _places(folder):
         try:
             return _model(folder, header, arrays)
         except ValueError as error:
-            told = told or error  # the finished names come first and are what users know
+            told = told or error  # the first error concerns the final names, which users know
     assert told is not None
     raise told
 
 
 def _places(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Where header and arrays may be: saved, saved but for a rename, saved but for both."""
+    """Where header and arrays may be: saved, saved except for one rename, except for both."""
     header, arrays = folder / HEADER, folder / ARRAYS
     yield header, arrays
     for partial in NAMINGS:
@@ -82,7 +88,7 @@ def _model(folder: Path, header: Path, arrays: Path) -> Model:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The header in a file, checked for its format and against its own hash."""
+    """The header in the file `path`, checked for its format and against its own hash."""
     header = read_json(path)
     found = header.get("format") if isinstance(header, dict) else type(header).__name__
     check_format(found, str(path))
@@ -92,18 +98,19 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def check_format(found: Any, place: str) -> None:
+    """Refuse a format `found` in the file `place` that this version cannot read."""
     if found not in READ:
         listed = f"{', '.join(map(str, READ[:-1]))} and {READ[-1]}"
         raise BadInput(f"{place} has format {found!r}; this version reads {listed}")
 
 
 def seal(header: dict[str, Any]) -> str:
-    """The hash of what a header says, however it is laid out."""
+    """The hash of the content of a `header`, independent of its layout."""
     return sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
 
 
 def stored_plan(folder: Path) -> dict[str, Any] | None:
-    """What the run here was asked to do, by the latest plan that is whole; None without one."""
+    """The plan of the run in `folder`, the latest that is complete; None without one."""
     latest = partial_of(folder / PLAN)
     path = latest if _is_plan(latest) else folder / PLAN
     if not path.is_file():
@@ -114,9 +121,13 @@ def stored_plan(folder: Path) -> dict[str, Any] | None:
 
 
 def check_free(folder: Path, overwrite: bool, named: str, how: str) -> None:
-    """Refuse a folder that holds a run, unless it is to be replaced, or anything that is no run's.
+    """Refuse a folder that holds a run, or files that are not part of a run.
 
-    `named` and `how` say in the caller's words which folder it is and what would replace the run.
+    Arguments:
+        folder: the directory.
+        overwrite: whether a run may be replaced.
+        named: how the message calls the folder.
+        how: how the message says that the run can be replaced.
     """
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{named} is a file; a run is a directory")
@@ -129,7 +140,7 @@ def check_free(folder: Path, overwrite: bool, named: str, how: str) -> None:
 
 
 def _holds_run(folder: Path) -> bool:
-    """Whether there is something to lose: a run that was begun, or a model under any name."""
+    """Whether the folder contains a run that was begun, or a model under any name."""
     if (folder / PLAN).exists() or (folder / HEADER).exists():
         return True
     with suppress(ValueError):
@@ -139,7 +150,7 @@ def _holds_run(folder: Path) -> bool:
 
 
 def _of_others(folder: Path) -> list[str]:
-    """Names in a folder that this package did not write; names alone do not make a run."""
+    """Names in a folder that this package did not write; a name alone does not prove a run."""
     if not folder.is_dir():
         return []
     own = {partial_of(folder / name).name for name in FILES}
@@ -163,7 +174,7 @@ def _is_plan(path: Path) -> bool:
 
 
 def _says(path: Path, *keys: str) -> bool:
-    """Whether a file is whole JSON with these entries; of an object cut short nothing can be."""
+    """Whether a file is complete JSON with these entries; a truncated object is not valid JSON."""
     try:
         found = read_json(path)
     except ValueError:
@@ -172,13 +183,13 @@ def _says(path: Path, *keys: str) -> bool:
 
 
 def begin(folder: Path, plan: dict[str, Any]) -> None:
-    """Start a run; whatever run was here before is gone. For the holder of the folder's lock."""
+    """Start a run with this `plan` and remove any earlier one. The folder's lock must be held."""
     write_partial(folder / PLAN, json.dumps(plan, indent=1).encode())
     _replace_run(folder)
 
 
 def _replace_run(folder: Path) -> None:
-    """Bring the plan that is whole under its partial name into force."""
+    """Remove the files of the old run and rename the complete plan from its partial name."""
     plan = folder / PLAN
     for name in FILES[: FILES.index(PLAN)]:
         for path in (folder / name, *(partial(folder / name) for partial in NAMINGS)):
@@ -187,7 +198,7 @@ def _replace_run(folder: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Finish or drop what a killed process began. For the holder of the folder's lock."""
+    """Complete or discard what a killed process began. The folder's lock must be held."""
     if _is_plan(partial_of(folder / PLAN)):
         _replace_run(folder)
     with suppress(ValueError):
@@ -201,6 +212,6 @@ def settle(folder: Path) -> None:
 
 
 def clear_checkpoints(folder: Path) -> None:
-    """Remove what only an unfinished fit needs."""
+    """Remove from `folder` the files that only an unfinished fit needs."""
     for name in CHECKPOINTS:
         (folder / name).unlink(missing_ok=True)

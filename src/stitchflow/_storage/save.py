@@ -1,4 +1,4 @@
-"""Run directories: a JSON header and one file of arrays, no pickle, nothing that executes."""
+"""Run directories: a JSON header and one file of arrays, without pickle or other code."""
 
 from __future__ import annotations
 
@@ -32,40 +32,45 @@ from stitchflow._storage.run_state import (
 )
 from stitchflow._training.history import StageHistory, in_a_row
 
-UNSTORED = 2**24  # numbers of networks whose widths are declared but that a model does without
+UNSTORED = 2**24  # numbers that declared networks may have without being stored
 _PACKAGES = ("stitchflow", "jax", "equinox", "optax", "diffrax", "numpy", "scipy", "POT")
 
 
 def save(fit: Fit, path: Any, *, overwrite: bool = False) -> None:
-    """Write `fit` to the directory `path`; an existing run is only replaced when asked.
+    """Write a fit to a directory.
 
-    The directory is made, or is empty, or holds a run and nothing else: whatever else there is
-    would be somebody's own.
+    The directory is created, or is empty, or holds a run and nothing else, so that no other file is
+    lost.
+
+    Arguments:
+        fit: what to store.
+        path: the directory.
+        overwrite: whether a run that is already there is replaced; otherwise it is an error.
     """
     folder = Path(path)
     check = lambda: check_free(folder, overwrite, str(folder), "overwrite=True to replace it")
     check()
-    contents = _contents(fit, folder)  # first: a fit that cannot be stored leaves nothing behind
+    contents = _contents(fit, folder)  # before the folder is made: this may fail
     folder.mkdir(parents=True, exist_ok=True)
     with only_writer(folder):
-        check()  # another process may have been here since
+        check()  # another process may have written since
         settle(folder)
         write_together(contents)
 
 
 def write_run(fit: Fit, folder: Path) -> None:
-    """Write a fit's two files. For the holder of the folder's lock."""
+    """Write the two files of a `fit` into `folder`. The folder's lock must be held."""
     write_together(_contents(fit, folder))
 
 
 def _contents(fit: Fit, folder: Path) -> dict[Path, bytes]:
-    """The two files of a fit. They are renamed in this order."""
+    """The two files of a fit, in the order in which they are renamed."""
     header, arrays = plain(fit)
     content = packed(arrays)
     header["arrays_sha256"] = sha256(content).hexdigest()
     header["sha256"] = seal(header)
     text = json.dumps(header, indent=1).encode()
-    # The header names the arrays' hash and is renamed last: a run is complete once it is there.
+    # The header contains the hash of the arrays and is renamed last, which completes the run.
     return {folder / ARRAYS: content, folder / HEADER: text}
 
 
@@ -75,11 +80,16 @@ def load(
     energy: Energy | Term | None = None,
     parts: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """Open a saved run. A run holds no code, so what was your own is handed over again.
+    """Open a saved run. A run holds no code, so the user's own functions are passed again.
 
-    `parts` maps the name of a class or a function of your own, as the error that asks for it says,
-    to that class or function: `parts={"lab.Capped": Capped}`. Settings come from the run. An
-    `energy` that holds functions may be handed over whole instead; it must be the one of the fit.
+    Arguments:
+        path: the directory that `Fit.save` or `stitchflow fit` wrote.
+        energy: the energy of the fit, if it contains functions of your own. None is enough if it
+            does not, or if `parts` has them.
+        parts: your own classes and functions by name, as the error that asks for them says, such as
+            `{"lab.Capped": Capped}`. Their settings come from the run.
+
+    >>> fit = sf.load("runs/embryo")  # doctest: +SKIP
     """
     if not isinstance(parts, Mapping | None):
         raise BadInputType(f"parts must map names to classes or functions, got {parts!r}")
@@ -96,17 +106,17 @@ def load(
 
 
 def packed(arrays: dict[str, np.ndarray]) -> bytes:
-    """Named arrays as the content of an `.npz`."""
+    """Named arrays as the content of an `.npz` file."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # pyright: ignore
     return buffer.getvalue()
 
 
 def plain(fit: Fit) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """A fit as JSON and named arrays; what was fitted to is known by its fingerprint alone."""
+    """A fit as JSON and named arrays; of its data only the fingerprint is stored."""
     packed = fit.method.pack(fit)
     for name, array in packed.arrays.items():
-        _check_finite(name, array)  # what `load` would refuse is never written
+        _check_finite(name, array)  # `load` would refuse it
     history = {
         f"history/{name}" + (f"/{k}" if k > 1 else ""): values
         for k, stage in enumerate(fit.history, 1)
@@ -136,7 +146,14 @@ def from_plain(
     energy: Energy | Term | None = None,
     parts: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """The fit that `plain` described, or an error about what is wrong with it."""
+    """The fit that `plain` described; an error explains what is wrong with it.
+
+    Arguments:
+        header: the JSON.
+        arrays: the named arrays.
+        energy: as in `load`.
+        parts: as in `load`.
+    """
     energy = Energy((energy,)) if isinstance(energy, Term) else energy
     model = {n: a for n, a in arrays.items() if not n.startswith("history/")}
     try:
@@ -160,14 +177,14 @@ def from_plain(
         )
     except ValueError:
         raise
-    except Exception as error:  # what a hostile header may hold has no end
+    except Exception as error:  # a damaged header may hold anything
         raise BadInput(f"not a valid run header: {error!r}") from None
 
 
 def _history(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[StageHistory]:
     """Columns `history/loss`, `history/loss/2` and so on, as one history for each stage.
 
-    Runs of version 0.1.0 do not name their stages.
+    Runs of version 0.1.0 do not store the names of their stages.
     """
     stages: dict[int, dict[str, np.ndarray]] = {}
     for name, array in arrays.items():
@@ -184,7 +201,7 @@ def _history(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[Stag
 
 
 def _method_of(header: dict[str, Any], parts: Mapping[str, Any]) -> type[Method]:
-    """The class of the method: the one of that name, unless the run was of another class."""
+    """The class of the method: the one of that name, unless the run was made by another class."""
     name = header["method"]
     known = type(METHODS[name]()) if name in METHODS else None
     stored = header.get("class", None if known is None else name_of(known))  # absent before 3
@@ -199,7 +216,7 @@ def _method_of(header: dict[str, Any], parts: Mapping[str, Any]) -> type[Method]
 
 
 def _check_finite(name: str, array: np.ndarray) -> None:
-    """A bound may be infinite where there is none, a coefficient is zero at minus infinity."""
+    """Refuse NaN and infinity, except infinite bounds and the logarithm of a zero coefficient."""
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return
     end = name.rpartition(".")[2]
@@ -209,10 +226,10 @@ def _check_finite(name: str, array: np.ndarray) -> None:
 
 
 def _check_sizes(header: dict[str, Any], method: type[Method], stored: int) -> None:
-    """Nothing that a header declares may be far larger than the arrays that should fill it."""
+    """Refuse a header that declares a model far larger than the stored arrays."""
     dim = len(header["units"]["centre"]) if "units" in header else 0
     parts: list[tuple[Any, Any]] = [(method, header.get("settings", {}))]
-    # The size of what is not this package's own is the business of who hands it over.
+    # The size of the user's own parts is not checked.
     entries = (entry for entry in header.get("energy", ()) if not entry["functions"])
     parts += [(built_in(entry["class"], Term), entry["settings"]) for entry in entries]
     known = [
@@ -228,7 +245,7 @@ def _check_sizes(header: dict[str, Any], method: type[Method], stored: int) -> N
 
 
 def versions() -> dict[str, str | None]:
-    """The packages that numbers hang on, as installed."""
+    """The installed versions of the packages on which numbers depend."""
     return {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()}
 
 

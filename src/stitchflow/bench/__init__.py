@@ -1,4 +1,4 @@
-"""The benchmark: tasks and methods are two lists, and a run is one of each with a seed."""
+"""The benchmark: a list of tasks and a list of methods; a run is one of each with a seed."""
 
 from stitchflow.bench._runs import Run
 from stitchflow.bench._tasks import TASKS, Problem, Task

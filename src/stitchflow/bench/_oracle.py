@@ -1,4 +1,4 @@
-"""What a perfect model would answer: the true energy and a population that it drove."""
+"""The results of a perfect model: the true energy and a population that it moved."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from stitchflow._types import KeyLike
 class Oracle(DrivenFlow):
     """The flow of the energy that made the data.
 
-    Without noise there is one path from each start, and it is found to the tolerance that the data
-    was simulated with: otherwise a good method would come below what a perfect one is said to
-    score.
+    Without noise there is one path from each start, which is computed to the tolerance of the
+    data's own simulation. Otherwise a good method could score below the floor.
+
+    Arguments:
+        energy: the true energy.
+        population: individuals that it moved.
     """
 
     def __init__(self, energy: Energy, population: Snapshots):

@@ -1,4 +1,4 @@
-"""One run of the benchmark: (task, method, seed) in, JSON lines and a picture's arrays out."""
+"""One run of the benchmark: from task, method and seed to rows of scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,17 @@ from stitchflow.bench._truth import compare_energies, compare_moments
 
 @dataclass(frozen=True)
 class Run:
-    """What is fitted to what."""
+    """One run of the benchmark: a method, a task and a seed.
+
+    Arguments:
+        task: a name in `TASKS`.
+        method: a name in `METHODS`.
+        seed: the seed of the data, where they are simulated, and of the fit.
+        euler: whether the data move by one explicit Euler step per gap, for tasks that support it.
+
+    >>> print(Run("cis", seed=1))
+    cis stitching seed 1
+    """
 
     task: str
     method: str = "stitching"
@@ -35,7 +45,7 @@ class Run:
         return f"{self.task}{' --euler' if self.euler else ''} {self.method} seed {self.seed}"
 
     def prepare(self) -> Prepared:
-        """Data and settings, before any compute; bad names are refused here."""
+        """Load the data and make all choices of the method; unknown names are refused here."""
         if self.task not in TASKS:
             near = [name for name in TASKS if name.startswith(self.task.split("-")[0])]
             listed = ", ".join(near or list(TASKS)[:3]) + ", ..."
@@ -44,19 +54,27 @@ class Run:
         start = time.perf_counter()
         problem = _problem(self.task, self.seed, self.euler)
         method = task.suit(chosen, problem.train, self.euler).resolved(problem.train)
-        if self.euler:  # data moved by Euler steps has no flow to carry anyone along
+        if self.euler:  # data of Euler steps do not follow a flow
             task = replace(task, protocols=(Protocol.MARGINAL,))
         return Prepared(self, task, problem, method, time.perf_counter() - start)
 
 
-@lru_cache(maxsize=1)  # runs on the same data follow each other
+@lru_cache(maxsize=1)  # consecutive runs often use the same data
 def _problem(task: str, seed: int, euler: bool) -> Problem:
     return TASKS[task].problem(seed, euler)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that only has to be carried out."""
+    """A run that is ready to be carried out.
+
+    Arguments:
+        run: which run it is.
+        task: its task.
+        problem: the data.
+        method: the method, with every choice made.
+        seconds: how long the preparation took.
+    """
 
     run: Run
     task: Task
@@ -66,7 +84,7 @@ class Prepared:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must agree for an existing result to stand for this run."""
+        """What must agree for a stored result to be used in place of this run."""
         from stitchflow import __version__
 
         plan = json.dumps(plan_of(self.method), sort_keys=True, default=repr).encode()
@@ -81,7 +99,7 @@ class Prepared:
         }
 
     def carry_out(self, progress: bool = False) -> tuple[Fit, list[dict[str, Any]]]:
-        """Fit and score; one dictionary a line."""
+        """Fit and score; returns the fit and one dictionary for each score."""
         start = time.perf_counter()
         result = fit(self.problem.train, self.method, self.run.seed, progress=progress)
         trained = time.perf_counter() - start
@@ -95,6 +113,7 @@ class Prepared:
         return result, [{**identity, **asdict(row), **times} for row in rows]
 
     def scores(self, result: Fit) -> Iterable[Row]:
+        """The rows of all scores of a fit."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolationWarning)
             yield from evaluate(
@@ -113,5 +132,5 @@ class Prepared:
 
 
 def is_done(identity: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
-    """Whether results of the same version, settings and data are among the lines."""
+    """Whether `rows` contain results of the same version, settings and data as `identity`."""
     return any(all(row.get(k) == v for k, v in identity.items()) for row in rows)

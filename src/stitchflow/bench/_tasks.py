@@ -1,7 +1,8 @@
 """The tasks of the benchmark: data, the physics a method may be told, and what is scored.
 
-A task's physics is the form of its energy (no entropy where there is no noise, an interaction where
-particles attract), never a tuned setting: everything else is a method's default.
+The physics of a task is the form of its energy (no entropy where there is no noise, an interaction
+where particles attract each other) and never a tuned setting. All other settings are the defaults
+of a method.
 """
 
 from __future__ import annotations
@@ -33,29 +34,57 @@ BOTH = (*OBSERVED, *UNSEEN)
 
 @dataclass(frozen=True)
 class Problem:
-    """Individuals to learn from, individuals to be judged by, and the truth where it is known."""
+    """The data of a task.
+
+    Arguments:
+        train: the individuals to learn from.
+        test: the individuals to be judged by.
+        energy: the true energy; None where it is unknown.
+        oracle: the flow of the true energy, which gives the floors; None where it is unknown.
+    """
 
     train: Snapshots
     test: Snapshots
     energy: Energy | None = None
-    oracle: Flow | None = None  # what the true energy answers
+    oracle: Flow | None = None  # the flow of the true energy
 
     @property
     def fingerprint(self) -> str:
-        """A short hash of all its individuals."""
+        """A short hash of all individuals."""
         data = self.train.fingerprint + self.test.fingerprint
         return hashlib.sha256(data.encode()).hexdigest()[:16]
 
     @staticmethod
     def simulated(parts: datasets.Simulated, population: Snapshots | None = None) -> Problem:
-        """With the true energy as the oracle, which draws from `population`, else from train."""
+        """A problem with the true energy as the oracle.
+
+        Arguments:
+            parts: training and test individuals and the energy.
+            population: the individuals that the oracle draws from; None takes the training
+                individuals.
+        """
         population = parts.train if population is None else population
         return Problem(*parts, Oracle(parts.energy, population))
 
 
 @dataclass(frozen=True)
 class Task:
-    """One line of `stitchflow bench --list`."""
+    """One line of `stitchflow bench --list`.
+
+    Arguments:
+        name: how the task is called.
+        load: makes the problem from a seed and from whether data move by Euler steps.
+        energy: makes the form of the energy that a method is told.
+        family: the group of tasks with which it is reported.
+        protocols: what is asked of a fit.
+        metrics: the distances of its scores.
+        seeds: how many seeds are run by default.
+        simulated_by_euler: whether `--euler` is supported.
+        recovery: how the learned energy is compared with the true one.
+
+    >>> TASKS["chiral"].family
+    'chiral'
+    """
 
     name: str
     load: Callable[[int, bool], Problem]
@@ -64,17 +93,17 @@ class Task:
     protocols: tuple[str, ...] = OBSERVED
     metrics: tuple[str, ...] = ("w1", "w2")
     seeds: int = 1
-    simulated_by_euler: bool = False  # whether `--euler` means something
+    simulated_by_euler: bool = False  # whether `--euler` is supported
     recovery: type[Recovery] = field(default=Recovery)
 
     def problem(self, seed: int, euler: bool = False) -> Problem:
-        """The data of one seed; recorded data is the same for all."""
+        """The data for a `seed`; recorded data are the same for all seeds."""
         if euler and not self.simulated_by_euler:
             raise BadInput(f"--euler: the data of {self.name} is not simulated by an ODE")
         return self.load(seed, euler)
 
     def suit(self, method: Method, data: Snapshots, euler: bool = False) -> Method:
-        """A method told this task's physics."""
+        """The `method`, told the form of this task's energy."""
         method = method.learning(self.energy())
         return method.by_euler_steps(data) if euler else method
 
@@ -101,7 +130,7 @@ def _kernel() -> Energy:
 
 def _synthetic(name: str, paired: bool, seed: int, euler: bool) -> Problem:
     parts = datasets.synthetic(name, paired=paired, euler=euler, key=seed)
-    # One Euler step a gap is not how the energy moves anybody: then it is no oracle.
+    # Data of one Euler step per gap do not follow the flow of the energy: there is no oracle.
     return Problem(*parts) if euler else Problem.simulated(parts)
 
 
@@ -114,7 +143,7 @@ def _embryoid(seed: int, euler: bool) -> Problem:
 
 
 def _embryoid_gaps(seed: int, euler: bool) -> Problem:
-    """All cells of t 0, 2, 4 to learn from; all cells of 1 and 3 to be judged by."""
+    """All cells of times 0, 2 and 4 for training; all cells of 1 and 3 for scores."""
     parts = datasets.embryoid()
     x = np.concatenate([part.x for part in parts])
     t = np.concatenate([part.times[part.index] for part in parts])
@@ -123,7 +152,7 @@ def _embryoid_gaps(seed: int, euler: bool) -> Problem:
 
 
 def _cis(seed: int, euler: bool) -> Problem:
-    """Split by particle; who is who serves the split and the judges, and the learner has no ids."""
+    """Split by particle; ids serve for the split and the scores, and training has none."""
     parts = datasets.cis()
     return Problem.simulated(parts._replace(train=replace(parts.train, ids=None)))
 
@@ -133,14 +162,14 @@ def _chiral(seed: int, euler: bool) -> Problem:
 
 
 def _chiral_dense(seed: int, euler: bool) -> Problem:
-    """1,601 snapshots to learn from, every fiftieth to be judged by."""
+    """1,601 snapshots for training, every fiftieth for scores."""
     train, test, energy = datasets.chiral(key=seed)
     judged = test.keep_times(test.times[::50])
     return Problem.simulated(datasets.Simulated(train, judged, energy))
 
 
 def _line_wells(regime: str, seed: int, euler: bool) -> Problem:
-    """The oracle draws from as many as are judged, also where the learner is shown ten."""
+    """The oracle draws from as many individuals as are scored, also where training has only ten."""
     everybody = datasets.line_wells("dense", key=seed).train
     return Problem.simulated(datasets.line_wells(regime, key=seed), everybody)
 

@@ -1,7 +1,8 @@
-"""Scores against a known energy (the `energy` protocol), each under the name of `PROTOCOLS.md`.
+"""Scores against a known energy (the `energy` protocol), named as in `PROTOCOLS.md`.
 
-Every score is a function of `Recovery`: the learned and the true energy, and the individuals that
-say where they are compared. A score that is undefined (a flat potential, no such term) is absent.
+Every score is a function of a `Recovery`: the learned and the true energy, and the individuals that
+determine where they are compared. A score that is undefined (a flat potential, a missing term) is
+left out.
 """
 
 from __future__ import annotations
@@ -34,7 +35,14 @@ LONG = 1.5  # distances beyond the core of the chiral kernel
 
 @dataclass(frozen=True)
 class Recovery:
-    """What was learned, what is true, and where the two are compared."""
+    """The learned and the true energy, and where the two are compared.
+
+    Arguments:
+        learned: the energy of a fit.
+        truth: the energy that made the data.
+        train: the training individuals.
+        test: the held-out individuals.
+    """
 
     learned: Energy
     truth: Energy
@@ -43,7 +51,7 @@ class Recovery:
 
     @cached_property
     def support(self) -> np.ndarray:
-        """Grid points on the training individuals' bounding box that lie near one of them."""
+        """Grid points of the training individuals' bounding box that lie near one of them."""
         low, high = self.train.x.min(axis=0), self.train.x.max(axis=0)
         axes = [np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)]
         grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, self.train.dim)
@@ -58,6 +66,7 @@ class Recovery:
         return np.random.default_rng(0).uniform(low, high, (BOX_POINTS, self.train.dim))
 
     def potentials(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Learned and true potential at points."""
         learned, true = self.learned.potential(x), self.truth.potential(x)
         return np.asarray(learned, np.float64), np.asarray(true, np.float64)
 
@@ -68,7 +77,7 @@ class Recovery:
 
     @cached_property
     def displacements(self) -> np.ndarray:
-        """Differences of random pairs of held-out individuals of one time, all times alike."""
+        """Differences of random pairs of held-out individuals, as many from each time."""
         rng, share = np.random.default_rng(0), -(-PAIRS // len(self.test))
         pairs = []
         for cloud in self.test.clouds:
@@ -78,7 +87,14 @@ class Recovery:
 
 
 class Band(Recovery):
-    """The wavy valley: compared within one unit of its floor, over the data's range."""
+    """The wavy valley, compared within one unit of its floor, over the range of the data.
+
+    Arguments:
+        learned: as in `Recovery`.
+        truth: as in `Recovery`.
+        train: as in `Recovery`.
+        test: as in `Recovery`.
+    """
 
     @cached_property
     def support(self) -> np.ndarray:
@@ -102,7 +118,7 @@ def grad_variance(r: Recovery) -> float:
 def l2_uvp(r: Recovery) -> float:
     r"""$100\,\tau^2 E_{t_{k+1}}|\nabla\hat V-\nabla V|^2 / \mathrm{tr\,Cov}(x_{t_k})$, mean over k.
 
-    On training individuals: what the published stitching figures are.
+    It is computed on training individuals, as the published figures of stitching are.
     """
     values = []
     for k, step in enumerate(np.diff(r.train.times)):
@@ -129,7 +145,7 @@ def grad_pattern_r2(r: Recovery) -> float | None:
 
 
 def w_pattern_r2(r: Recovery) -> float:
-    """Squared correlation of W over the band of pair distances in the middle of the data."""
+    """Squared correlation of W over the band of pair distances in the middle snapshot."""
     distances = np.linspace(*pair_band(r.test.cloud(len(r.test) // 2)), 200)
     return pattern_r2(
         np.asarray(r.learned.interaction(distances)), np.asarray(r.truth.interaction(distances))
@@ -144,17 +160,22 @@ def _kernel_r2(r: Recovery, beyond: float) -> float:
 
 
 def kernel_r2(r: Recovery) -> float:
-    """Share of the vector kernel explained, over the displacements in the data."""
+    """Explained share of the vector kernel, over the displacements in the data."""
     return _kernel_r2(r, 0.0)
 
 
 def kernel_r2_long(r: Recovery) -> float:
-    """The same beyond the short distances where the kernel is steepest."""
+    """Explained share of the vector kernel beyond the short distances where it is steepest."""
     return _kernel_r2(r, LONG)
 
 
 def curl(energy: Energy, z: np.ndarray) -> np.ndarray:
-    r"""$\partial_1 K_2 - \partial_2 K_1$ of a kernel in the plane, by central differences."""
+    r"""$\partial_1 K_2 - \partial_2 K_1$ of a kernel in the plane, by central differences.
+
+    Arguments:
+        energy: an energy with a vector kernel.
+        z: displacements of shape (m, 2).
+    """
     step = 1e-3 * float(np.abs(z).max())
     slope = lambda axis: (
         (
@@ -167,7 +188,7 @@ def curl(energy: Energy, z: np.ndarray) -> np.ndarray:
 
 
 def curl_r2(r: Recovery) -> float:
-    """Share of the kernel's curl explained, over the displacements in the data."""
+    """Explained share of the kernel's curl, over the displacements in the data."""
     return raw_r2(curl(r.learned, r.displacements), curl(r.truth, r.displacements))
 
 
@@ -183,11 +204,11 @@ POTENTIAL_SCORES: dict[str, Callable[[Recovery], float | None]] = {
 }
 INTERACTION_SCORES = {"w_pattern_r2": w_pattern_r2}
 KERNEL_SCORES = {"kernel_r2": kernel_r2, "kernel_r2_long": kernel_r2_long, "curl_r2": curl_r2}
-PERFECT = {"grad_error": 0.0, "l2_uvp": 0.0, "grad_variance": None}  # of all other scores: 1
+PERFECT = {"grad_error": 0.0, "l2_uvp": 0.0, "grad_variance": None}  # 1 for all other scores
 
 
 def compare_energies(recovery: Recovery) -> Iterable[Row]:
-    """Rows of the `energy` protocol for the terms that both energies have."""
+    """Rows of the `energy` protocol for the terms that both energies of a `recovery` have."""
     learned, truth = recovery.learned, recovery.truth
     scores: dict[str, Callable[[Recovery], float | None]] = {}
     if _both(learned, truth, Potential) and not learned.time_varying:
@@ -209,7 +230,7 @@ def _both(a: Energy, b: Energy, kind: type) -> bool:
 
 
 def compare_moments(fit: Fit, test: Snapshots) -> Iterable[Row]:
-    """`bd2_uvp` of the particle centres, with their weights, at every trained time."""
+    """`bd2_uvp` of the weighted particles of a `fit` at every trained time of `test`."""
     curve, units = fit.flow.fitted_curve, None if fit.energy is None else fit.energy.units
     if curve is None or units is None:
         return

@@ -1,7 +1,7 @@
 """Other methods under the same contract, one file each; none imports another.
 
-A method is in `METHODS` once its file is imported here. The order is the one in which tables and
-`stitchflow bench --methods` list them: methods without training come first.
+A method is in `METHODS` once its file is imported here. Tables and `stitchflow bench --methods`
+list methods in this order, those without training first.
 """
 
 # ruff: isort: off

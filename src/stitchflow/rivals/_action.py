@@ -1,4 +1,4 @@
-r"""The action-matching objective: the velocity residual on samples of a curve, velocities unseen.
+r"""The action-matching objective: the velocity residual of a curve from samples without velocities.
 
 $$\tfrac12\int E_{q_t}|v_t + \nabla V + \beta\nabla\log q_t|^2\,dt = \text{const} +
   E_{q_1}V_1 - E_{q_0}V_0
@@ -21,8 +21,12 @@ Potentials = Callable[[Array, Array], Array]  # V at points (m, d), each with it
 def ends(potential: Potentials, lines: Lines) -> Scalar:
     """$E_{q_1}V_1 - E_{q_0}V_0$ as the sum of its differences over the gaps.
 
-    Snapshots in between cancel in the mean; keeping them cancels most of the noise as well, since
-    the ends of a line and the point on it vary together.
+    The snapshots between cancel in the mean. Keeping them also cancels most of the noise, since the
+    ends of a line and the point on it vary together.
+
+    Arguments:
+        potential: V at points, each with its time.
+        lines: pairs of individuals at the ends of gaps.
     """
     change = potential(lines.end, lines.end_time) - potential(lines.start, lines.start_time)
     return (change / lines.duration).mean()
@@ -37,7 +41,15 @@ def between(
 ) -> Scalar:
     r"""$E[\tfrac12|\nabla V|^2 - \partial_t V - \beta\Delta V]$ at points and times of the curve.
 
-    The Laplacian is estimated with one random sign a coordinate (exact on a line).
+    The Laplacian is Hutchinson's estimate with one random sign per coordinate, which is exact in
+    one dimension.
+
+    Arguments:
+        potential: V at points, each with its time.
+        x: the points.
+        t: their times.
+        beta: the diffusion in internal units; 0 leaves out the Laplacian.
+        key: the random key of the signs.
     """
     slopes = jax.grad(lambda y, s: potential(y, s).sum(), (0, 1))
     if beta == 0.0:

@@ -20,18 +20,29 @@ from stitchflow.rivals._pairs import Pairs
 
 @dataclass(frozen=True)
 class ActionMatching(Driven):
-    r"""The gradient field that moves a curve, learned from its samples (Neklyudov et al., 2023).
+    r"""The gradient field that moves a curve, learned from samples of the curve.
 
     $$E_{q_1}V_1 - E_{q_0}V_0
-      + \int E_{q_t}\bigl[\tfrac12|\nabla V|^2 - \partial_t V - \beta\Delta V\bigr]dt,$$
-    least where $-\nabla V - \beta\nabla\log q_t$ is the curve's own velocity. `beta = 0` is the
-    deterministic form; otherwise `beta`, in the user's units, is the known diffusion of the
-    entropic form, and individuals move with noise.
+      + \int E_{q_t}\bigl[\tfrac12|\nabla V|^2 - \partial_t V - \beta\Delta V\bigr]dt$$
 
-    The method needs samples at all times. Between snapshots they come from straight lines between
-    neighbours, matched by ids where they are paired, else by optimal transport (in random blocks
-    beyond 3,000 individuals). What it does not do: it learns neither the curve nor
-    beta, V always varies in time, and there is no density.
+    is smallest where $-\nabla V - \beta\nabla\log q_t$ is the velocity of the curve. Samples
+    between snapshots are taken from straight lines between neighbours, matched by ids if the data
+    are paired, otherwise by optimal transport (in random blocks beyond 3,000 individuals). The
+    curve and beta are not learned, V always varies in time, and there is no density.
+
+    Reference: Neklyudov, Brekelmans, Severo and Makhzani, "Action Matching: Learning Stochastic
+    Dynamics from Samples", ICML 2023.
+
+    Arguments:
+        beta: the known diffusion, in the user's units, of the entropic form, in which individuals
+            move with noise; 0 is the deterministic form.
+        hidden: the widths of the layers of V.
+        batch: the number of points between snapshots in each step.
+        steps: the number of optimisation steps.
+        learning_rate: the rate of Adam at the start.
+
+    >>> ActionMatching(beta=0.1, steps=100).name
+    'action-matching'
     """
 
     name = "action-matching"
@@ -65,7 +76,7 @@ class ActionMatching(Driven):
             progress,
             label=self.name,
             checkpoint=checkpoint,
-            last=True,  # the objective of a minibatch scatters: its least is a lucky one
+            last=True,  # the minimum of a noisy minibatch objective would be chosen by chance
         )
 
     def loss(self, energy: Energy, curve: Pairs, key: Array) -> tuple[Scalar, dict[str, Scalar]]:

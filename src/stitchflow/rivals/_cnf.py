@@ -1,4 +1,4 @@
-"""A continuous normalizing flow through all snapshots, with a price on motion."""
+"""A continuous normalizing flow through all snapshots, with a penalty on motion."""
 
 from __future__ import annotations
 
@@ -29,25 +29,38 @@ from stitchflow._types import (
 )
 
 STEPS = 2000
-LEAD = 0.25  # how long before the first snapshot the base density is, in internal time
+LEAD = 0.25  # internal time between the base density and the first snapshot
 EXACT_TRACE_UP_TO = 3  # dimensions; above, training estimates the divergence with random signs
-FINE_MOVES = 60  # for answers, where training makes do with fewer
+FINE_MOVES = 60  # for densities of a fit; training uses fewer
 
 
 @dataclass(frozen=True)
 class CNF(Driven):
-    r"""The velocity under which all snapshots are likely and individuals move little.
+    r"""The velocity field under which all snapshots are likely and individuals move little.
 
-    The idea of TrajectoryNet (Tong et al., 2020): one flow carries a base density through every
-    snapshot, so that following an individual back to the base gives its likelihood,
+    One flow carries a base density through every snapshot, so that the likelihood of an individual
+    is found by following it back to the base,
 
     $$-\sum_k E_{q_k}\Big[\log\rho_{base}(z) - \int_{base}^{t_k}\nabla\cdot u\,dt\Big]
       + \text{penalty}\sum_k E_{q_k}\int_{t_0}^{t_k}|u|^2 dt .$$
 
-    The base is a Gaussian with the first snapshot's mean and covariance, a quarter of the whole
-    time before it. `moves` midpoint steps lead back to it; the divergence is exact in up to three
-    dimensions and Hutchinson's estimate above. It has no energy and no noise, and leaves out the
-    paper's terms on velocity data, on the distance to the manifold and on growth.
+    The base is a Gaussian with the mean and covariance of the first snapshot, at a time before it
+    by a quarter of the whole duration. The divergence is exact in up to three dimensions and
+    Hutchinson's estimate above. There is no energy and no noise. The paper's terms on velocity
+    data, on the distance to the manifold and on growth are left out.
+
+    Reference: Tong, Huang, Wolf, van Dijk and Krishnaswamy, "TrajectoryNet: A Dynamic Optimal
+    Transport Network for Modeling Cellular Dynamics", ICML 2020.
+
+    Arguments:
+        hidden: the widths of the layers of u(x, t).
+        penalty: the weight of the squared speed against the likelihood.
+        moves: the number of midpoint steps back to the base in training.
+        batch: the number of individuals in each step.
+        optimiser: the rule, rate and number of steps.
+
+    >>> CNF(penalty=0.1).name
+    'cnf'
     """
 
     name = "cnf"
@@ -98,22 +111,29 @@ class CNF(Driven):
 
 
 class Gaussian(NamedTuple):
-    """Mean and factor of the covariance of the first snapshot, internal units."""
+    """The base density: the normal distribution of the first snapshot, in internal units.
+
+    Arguments:
+        mean: the mean of the snapshot.
+        factor: the Cholesky factor of its covariance.
+    """
 
     mean: Float[Array, " d"]
     factor: Float[Array, "d d"]
 
     @staticmethod
     def of(data: Snapshots) -> Gaussian:
+        """The mean and covariance of the first snapshot of `data`."""
         x, w = np.asarray(data.units.space_in(data.cloud(0)), np.float64), data.cloud_weights(0)
         mean, d = w @ x / w.sum(), data.dim
         covariance = (w[:, None] * (x - mean)).T @ (x - mean) / w.sum()
-        # A few individuals, or all on a plane, still have a density.
+        # The covariance of few individuals, or of points on a plane, is made positive definite.
         least = 1e-3 * np.trace(covariance) / d + 1e-6
         factor = np.linalg.cholesky(covariance + least * np.eye(d))
         return Gaussian(jnp.asarray(mean, float), jnp.asarray(factor, float))
 
     def log_density(self, z: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The log density at points."""
         standard = jax.scipy.linalg.solve_triangular(
             self.factor, (z - self.mean[None, :]).T, lower=True
         )
@@ -121,12 +141,19 @@ class Gaussian(NamedTuple):
         return -0.5 * (standard**2).sum(axis=0) - volume
 
     def sample(self, n: int, key: Array) -> Float[Array, "m d"]:
+        """`n` draws."""
         noise = jax.random.normal(key, (n, self.mean.shape[0]), self.mean.dtype)
         return self.mean[None, :] + noise @ self.factor.T
 
 
 class Way(NamedTuple):
-    """Where points come from, and the divergence and squared speed summed along their way."""
+    """The origins of points, and the divergence and squared speed integrated along their paths.
+
+    Arguments:
+        z: where the points come from.
+        divergence: the integral of the divergence.
+        action: the integral of the squared speed.
+    """
 
     z: Float[Array, "m d"]
     divergence: Float[Array, " m"]
@@ -138,7 +165,14 @@ def back_to_base(
 ) -> Way:
     """Follow points from their times back to the base, each in steps of its own length.
 
-    Motion before the first snapshot is free. Without a `probe` the divergence is exact.
+    Motion before the first snapshot is not penalised.
+
+    Arguments:
+        energy: holds the velocity field.
+        x: the points.
+        t: their times.
+        moves: the number of midpoint steps.
+        probe: random signs for Hutchinson's estimate of the divergence; None computes it exactly.
     """
     (field,) = energy.only(VectorField)
     step = (t + LEAD) / moves
@@ -161,7 +195,7 @@ def back_to_base(
 
 
 def _with_divergence(velocity: Any, x: Array, probe: Array | None) -> tuple[Array, Array]:
-    """Velocities of points that do not see each other, and the field's divergence there."""
+    """Velocities at points that do not interact, and the divergence of the field there."""
     if probe is not None:
         speed, slope = jax.jvp(velocity, (x,), (probe,))
         return speed, (probe * slope).sum(axis=1)
@@ -171,7 +205,13 @@ def _with_divergence(velocity: Any, x: Array, probe: Array | None) -> tuple[Arra
 
 
 class CNFFlow(DrivenFlow):
-    """The base density carried to any time; marginals have a density here."""
+    """The base density carried to any time; its marginals have a density.
+
+    Arguments:
+        method: the name of the method.
+        energy: holds the velocity field.
+        data: the training individuals.
+    """
 
     def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
         n, key, base = check_count(n, "n"), as_key(key), Gaussian.of(self.data)

@@ -13,19 +13,20 @@ from jaxtyping import Array, Bool, Float
 from stitchflow._energy.networks import MLP, with_time
 from stitchflow._types import Scalar
 
-SHAPES = 6  # numbers that shape the map of one coordinate
+SHAPES = 6  # parameters of the map of one coordinate
 
 
 def bounded(r: Array, most: float) -> Array:
-    """r near zero, and never beyond `most` in size."""
+    """About `r` where it is small, and never larger than `most` in size."""
     return most * jnp.tanh(r / most)
 
 
 class Warp(NamedTuple):
     r"""$x = a + e^c\,\bigl(b + w\sinh(e^\delta\,\mathrm{asinh}((u-b)/w) + \epsilon)\bigr)$.
 
-    Monotone and smooth on the whole line, with an inverse in closed form. One stretches or squeezes
-    around $b$ at scale $w$; several in a row can part one bump into two. All zero: the identity.
+    The map is monotone and smooth on the whole line and has an inverse in closed form. One warp
+    stretches or compresses around $b$ at scale $w$; several in a row can split one mode into two.
+    With all parameters zero it is the identity.
     """
 
     a: Array
@@ -37,17 +38,19 @@ class Warp(NamedTuple):
 
     @staticmethod
     def of(raw: Float[Array, "m d s"]) -> Warp:
+        """A warp from unconstrained parameters."""
         a, c, b, log_w, delta, epsilon = jnp.moveaxis(raw, -1, 0)
-        # Bounds keep far tails finite through many warps, also where no individual was ever seen.
+        # Bounds keep the tails finite through many warps, also far from all individuals.
         w, delta = jnp.exp(bounded(log_w, 4.0)), bounded(delta, 0.5)
         return Warp(a, bounded(c, 3.0), b, w, delta, bounded(epsilon, 3.0))
 
     def forward(self, u: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        """The map at u."""
         angle = jnp.exp(self.delta) * jnp.arcsinh((u - self.b) / self.w) + self.epsilon
         return self.a + jnp.exp(self.c) * (self.b + self.w * jnp.sinh(angle))
 
     def inverse(self, x: Float[Array, "m d"]) -> tuple[Float[Array, "m d"], Float[Array, "m d"]]:
-        """Where x came from, and the logs of the inverse's slopes."""
+        """The u that is mapped to x, and the logarithms of the slopes of the inverse."""
         bent = ((x - self.a) * jnp.exp(-self.c) - self.b) / self.w
         angle = (jnp.arcsinh(bent) - self.epsilon) * jnp.exp(-self.delta)
         log_cosh = jnp.logaddexp(angle, -angle) - np.log(2.0)
@@ -56,10 +59,15 @@ class Warp(NamedTuple):
 
 
 class Coupling(eqx.Module):
-    """A warp of some coordinates, shaped by the others and the time.
+    """A warp of some coordinates whose parameters depend on the other coordinates and the time.
 
-    Masks choose instead of picking columns, so that all layers are one program: those not warped
-    have shapes of zero, the identity.
+    Coordinates are chosen by masks and not by columns, so that all layers have the same program:
+    coordinates that are not warped get parameters of zero, the identity.
+
+    Arguments:
+        active: which coordinates are warped.
+        hidden: the widths of the network's layers.
+        key: the random key of its weights.
     """
 
     network: MLP
@@ -70,29 +78,37 @@ class Coupling(eqx.Module):
         self.active, self.network = active, MLP(d + 1, hidden, SHAPES * d, key)
 
     def warp(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Warp:
+        """The warp at points x and times t."""
         others = bounded(x, 4.0) * ~self.active[None, :]
         raw = self.network(with_time(others, t)).reshape(*x.shape, SHAPES)
         return Warp.of(raw * self.active[None, :, None])
 
     def forward(self, u: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:
+        """The map at u, each point with its time."""
         return self.warp(u, t).forward(u)
 
     def inverse(
         self, x: Float[Array, "m d"], t: Float[Array, " m"]
     ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
-        """Where x came from, and the log determinant of the way back."""
+        """The u that is mapped to x, and the log determinant of the inverse."""
         u, slopes = self.warp(x, t).inverse(x)
         return u, slopes.sum(-1)
 
 
 class FlowCurve(eqx.Module):
-    r"""$\rho_t$ = the law of $x(z, t)$, $z\sim N(0, I)$; density and velocity in closed form.
+    r"""$\rho_t$ = the law of $x(z, t)$, $z\sim N(0, I)$, with density and velocity in closed form.
 
-    Couplings turn by turn warp one half of the coordinates as the other half says, all as the time
-    says; the last layer, and on a line every layer, warps each coordinate by the time alone.
+    Alternating couplings warp one half of the coordinates depending on the other half and on time.
+    The last layer, and in one dimension every layer, warps each coordinate depending on time alone.
+
+    Arguments:
+        cloud: points whose mean and spread the initial Gaussian has.
+        layers: the number of couplings.
+        hidden: the widths of the layers of their networks.
+        key: the random key of their weights.
     """
 
-    layers: Coupling  # one after the other along a leading axis, so that one is compiled
+    layers: Coupling  # stacked along a leading axis, so that one layer is compiled
     centre: Float[Array, " d"]
     log_spread: Float[Array, " d"]
 
@@ -100,7 +116,7 @@ class FlowCurve(eqx.Module):
         d = cloud.shape[1]
         active = np.ones((layers, d), bool)
         for i in range(layers - 1 if d > 1 else 0):
-            # Pairs of layers share a split, each pair another one.
+            # The two layers of a pair split the coordinates alike; the next pair does not.
             active[i] = np.roll(np.arange(d) < d // 2, i // 2) ^ bool(i % 2)
         made = eqx.filter_vmap(lambda mask, k: Coupling(mask, hidden, k))
         self.layers = made(jnp.asarray(active), jax.random.split(key, layers))
@@ -109,7 +125,7 @@ class FlowCurve(eqx.Module):
         self.log_spread = jnp.asarray(np.log(spread), float)
 
     def place(self, z: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:
-        """x(z, t), each z with its time."""
+        """x(z, t), for each z at its own time."""
         z, _ = jax.lax.scan(lambda u, layer: (layer.forward(u, t), None), z, self.layers)
         return self.centre[None] + jnp.exp(self.log_spread)[None] * z
 
@@ -129,16 +145,19 @@ class FlowCurve(eqx.Module):
         return z, slopes.sum(0) - self.log_spread.sum()
 
     def log_density(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, " m"]:
+        """The log density at points x, each at its own time."""
         z, slopes = self.origin(x, t)
         return slopes - 0.5 * (z**2).sum(-1) - 0.5 * x.shape[1] * np.log(2.0 * np.pi)
 
     def score(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:
+        """The gradient of the log density."""
         return jax.grad(lambda y: self.log_density(y, t).sum())(x)
 
     def velocity(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:
-        """What transports the density: the speed of whoever is at x."""
+        r"""The velocity that transports the density: $\partial_t x(z, t)$ of the z that is at x."""
         return self.moving(self.origin(x, t)[0], t)[1]
 
     def sample(self, t: Scalar, n: int, key: Array) -> Float[Array, "n d"]:
+        """`n` draws at time `t`."""
         z = jax.random.normal(key, (n, self.centre.shape[0]))
         return self.place(z, jnp.broadcast_to(t, (n,)))

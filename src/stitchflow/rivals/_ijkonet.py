@@ -1,4 +1,4 @@
-"""iJKOnet: the inverse problem of the JKO scheme as a game (Persiianov et al., 2025)."""
+"""iJKOnet: the inverse problem of the JKO scheme as a minimax problem (Persiianov et al., 2025)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ from stitchflow._types import Scalar, check_count, check_hidden, check_number
 from stitchflow.rivals._jko import JKOMethod, Marginals, within
 
 STEPS = 2000
-EXACT_VOLUMES = 10  # dimensions up to which a map's Jacobian is written out
-SERIES = 4  # terms of the logarithm of a determinant beyond
+EXACT_VOLUMES = 10  # dimensions up to which a map's Jacobian is computed in full
+SERIES = 4  # terms of the series for the log determinant in more dimensions
 
 
 class Maps(eqx.Module):
-    r"""$T_k(x) = x + \tau_k u(x, t_k)$: free maps of all gaps in one network."""
+    r"""$T_k(x) = x + \tau_k u(x, t_k)$: unconstrained maps of all gaps in one network.
+
+    Arguments:
+        network: u as a function of place and time.
+    """
 
     network: MLP
 
@@ -38,18 +42,32 @@ class Maps(eqx.Module):
 
 @dataclass(frozen=True)
 class IJKOnet(JKOMethod):
-    r"""The energy under which no map does better than the step that was seen.
+    r"""The energy under which no map is better than the observed step.
 
     $$\min_F \max_T \sum_k \tau_k\Big(F[\rho_{k+1}] - F[T_k\#\rho_k]
       - \frac1{2\tau_k}E_{\rho_k}|T_k(x) - x|^2\Big)$$
 
     For the true energy the best maps lead from each snapshot to the next, and the value is
-    $-\tfrac12\sum_k W_2^2(\rho_k, \rho_{k+1})$, its least. Maps are free networks: no convexity is
-    asked for. An entropy uses the maps' volumes and kernel densities of the snapshots. The energy
-    moves at `pace` times the rate of the maps, so that they can follow it.
+    $-\tfrac12\sum_k W_2^2(\rho_k, \rho_{k+1})$, its minimum. Maps are unconstrained networks, which
+    need not be gradients of convex functions. An entropy uses the volume change of the maps and
+    kernel densities of the snapshots. Couplings are not used. The minimax value does not measure
+    progress, so the loss in the history is the energy distance between mapped and observed
+    individuals. The energy is that of an implicit Euler step.
 
-    It does not use couplings, has no measure of success of its own (the loss in the history is the
-    energy distance at which the maps arrive), and its energy is the implicit step's.
+    Reference: Persiianov et al., "Learning of Population Dynamics: Inverse Optimization Meets JKO
+    Scheme", 2025.
+
+    Arguments:
+        energy: the terms to learn; a potential with two layers of 64 by default.
+        map_hidden: the widths of the layers of the maps.
+        pace: the learning rate of the energy as a multiple of that of the maps; a small one lets
+            the maps follow the energy.
+        individuals: the largest number that is used of each snapshot.
+        batch: about how many individuals there are in each step.
+        optimiser: the rule, rate and number of steps.
+
+    >>> IJKOnet(sf.Potential() + sf.Entropy()).name
+    'ijkonet'
     """
 
     name = "ijkonet"
@@ -90,7 +108,7 @@ class IJKOnet(JKOMethod):
     def loss(
         self, model: tuple[Energy, Maps], data: Marginals, key: Array
     ) -> tuple[Scalar, dict[str, Scalar]]:
-        """How far the maps arrive from what was seen; its derivative is that of the game."""
+        """The distance of mapped from observed individuals, with the minimax gradient."""
         energy, maps = model
         gaps = data.times.shape[0] - 1
         some, each = batch_sizes(gaps, data.weights.shape[1], self.batch, 64)
@@ -130,7 +148,15 @@ class IJKOnet(JKOMethod):
 def log_volumes(
     move: Callable[[Array], Array], x: Float[Array, "n d"], key: Array
 ) -> Float[Array, " n"]:
-    r"""$\log|\det\nabla T|$ at every point; in many dimensions by a series with a random probe."""
+    r"""$\log|\det\nabla T|$ at every point.
+
+    In more than ten dimensions it is estimated by a series with a random probe.
+
+    Arguments:
+        move: the map T of one point.
+        x: the points.
+        key: the random key of the probe.
+    """
     if x.shape[1] <= EXACT_VOLUMES:
         return jax.vmap(lambda p: jnp.linalg.slogdet(jax.jacfwd(move)(p))[1])(x)
 

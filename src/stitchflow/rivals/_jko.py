@@ -1,4 +1,4 @@
-r"""What methods built on the JKO scheme share.
+r"""What methods built on the JKO scheme have in common.
 
 One step of the scheme takes $\rho_k$ to
 $\rho_{k+1} = \arg\min_\rho F[\rho] + W_2^2(\rho_k, \rho) / 2\tau_k$ (eq:JKO).
@@ -29,7 +29,11 @@ from stitchflow._status import BadInputType
 
 @dataclass(frozen=True)
 class JKOMethod(Driven):
-    """A method whose main setting is the energy to learn."""
+    """A method whose main setting is the energy to learn.
+
+    Arguments:
+        energy: the terms to learn; a potential with two layers of 64 by default, as in the papers.
+    """
 
     # Two layers of 64, as in the papers.
     energy: Energy = field(default_factory=lambda: Energy((Potential(hidden=(64, 64)),)))
@@ -41,7 +45,7 @@ class JKOMethod(Driven):
         object.__setattr__(self, "energy", energy)
 
     def learning(self, physics: Energy) -> Self:
-        # The scheme moves by an energy: where there is none, it keeps its own.
+        # The scheme needs an energy: if `physics` has no potential, the present one is kept.
         return replace(self, energy=physics) if physics.only(Potential) else self
 
     def start(self, data: Snapshots, key: Array) -> Energy:
@@ -52,8 +56,13 @@ class JKOMethod(Driven):
 class Marginals(eqx.Module):
     """The individuals of every snapshot in internal units, padded, with their kernel density.
 
-    `field` holds log density and score at each individual, itself left out, or nothing where no
-    term of the energy reads them.
+    Arguments:
+        points: the individuals of each time.
+        weights: their weights, which sum to one at each time.
+        counts: the number of individuals at each time.
+        times: the internal times.
+        field: log density and score at each individual, without its own kernel; empty where no term
+            of the energy reads them.
     """
 
     points: Float[Array, "t n d"]
@@ -64,6 +73,7 @@ class Marginals(eqx.Module):
 
     @staticmethod
     def of(data: Snapshots, units: Units, densities: bool) -> Marginals:
+        """The individuals of `data`; `densities` says whether their kernel density is computed."""
         shape, rng = (len(data), int(data.counts.max())), np.random.default_rng(0)
         clouds = [np.asarray(units.space_in(cloud)) for cloud in data.clouds]
         weights = (data.cloud_weights(k) for k in range(len(data)))
@@ -78,10 +88,14 @@ class Marginals(eqx.Module):
 
     @property
     def gaps(self) -> Float[Array, " s"]:
+        """The time between neighbouring snapshots."""
         return jnp.diff(self.times)
 
     def draw(self, chosen: Int[Array, " s"], n: int, key: Array) -> tuple[Array, Cloud, Field]:
-        """n random individuals of each chosen time (all, where n is enough), with their rows."""
+        """Row numbers, positions and densities of `n` random individuals of each chosen time.
+
+        All individuals are taken where there are no more than `n`.
+        """
         most = self.weights.shape[1]
         if n >= most:
             rows = jnp.broadcast_to(jnp.arange(most)[None, :], (len(chosen), most))
@@ -98,7 +112,7 @@ class Marginals(eqx.Module):
 def _densities(centres: Array, widths: Array, log_weights: Array) -> Field:
     def one(c: Array, h: Array, w: Array) -> Field:
         field = KDE(c, h, w).field_without_self()
-        # A single individual has nobody to be seen by.
+        # The leave-one-out density of a single individual is undefined.
         return jax.tree.map(lambda a: jnp.nan_to_num(a, posinf=0.0, neginf=0.0), field)
 
     n = centres.shape[1]
@@ -106,15 +120,23 @@ def _densities(centres: Array, widths: Array, log_weights: Array) -> Field:
 
 
 def within(marginals: Marginals, chosen: Int[Array, " s"], key: Array) -> Float[Array, " s"]:
-    """A time in each chosen gap: the scheme's V(x, t) is one function for all of a step."""
+    """A random time in each of the `chosen` gaps of `marginals`; `key` is the random key.
+
+    In the scheme V(x, t) is one function for the whole of a step.
+    """
     share = jax.random.uniform(key, chosen.shape)
     return marginals.times[chosen] + share * marginals.gaps[chosen]
 
 
 def origins(data: Snapshots, units: Units) -> Float[Array, "s n d"]:
-    """Where the optimal plan sees the individuals of each later snapshot come from, on average.
+    """The mean position from which the optimal plan moves each individual of a later snapshot.
 
-    Internal units, padded as in `Marginals`; individuals without weight come from where they are.
+    Positions are padded as in `Marginals`. The origin of an individual without weight is its own
+    position.
+
+    Arguments:
+        data: the snapshots.
+        units: the scales of the internal units, in which the result is.
     """
     found = []
     clouds = [np.asarray(units.space_in(cloud), np.float64) for cloud in data.clouds]

@@ -1,4 +1,4 @@
-"""JKOnet: learn the energy whose own JKO steps land on the next snapshot (Bunne et al., 2022)."""
+"""JKOnet: the energy whose own JKO steps end at the next snapshot (Bunne et al., 2022)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,19 @@ STEPS = 600
 class Convex(eqx.Module):
     r"""An input-convex network $\psi$, a quadratic plus layers with positive weights.
 
-    It starts close to $\tfrac12|x|^2$, whose gradient moves nobody.
+    It starts close to $\tfrac12|x|^2$, whose gradient is the identity map.
+
+    Arguments:
+        dim: the number of coordinates.
+        hidden: the widths of the layers.
+        key: the random key of the weights.
     """
 
     scale: Scalar
     shift: Float[Array, " d"]
     inputs: tuple[Float[Array, "h d"], ...]
     biases: tuple[Float[Array, " h"], ...]
-    between: tuple[Float[Array, ...], ...]  # made positive where they are used
+    between: tuple[Float[Array, ...], ...]  # mapped to positive weights where they are used
 
     def __init__(self, dim: int, hidden: tuple[int, ...], key: Array):
         keys = jax.random.split(key, len(hidden))
@@ -48,6 +53,7 @@ class Convex(eqx.Module):
         self.between = tuple(jnp.full(shape, -2.0) for shape in widths)
 
     def value(self, x: Float[Array, " d"]) -> Scalar:
+        r"""$\psi$ at one point."""
         z = jax.nn.softplus(self.inputs[0] @ x + self.biases[0])
         for mix, inputs, bias in zip(
             self.between[:-1], self.inputs[1:], self.biases[1:], strict=True
@@ -58,27 +64,41 @@ class Convex(eqx.Module):
         return 0.5 * jnp.exp(self.scale) * (x @ x) + self.shift @ x + last @ z
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """The gradient: the optimal map from any cloud to where it sends it (Brenier)."""
+        """The gradient, which is the optimal map from a cloud to its image (Brenier)."""
         return jax.vmap(jax.grad(self.value))(x)
 
 
 @dataclass(frozen=True)
 class JKOnet(JKOMethod):
-    r"""Two levels: convex maps that make the energy's JKO step, and the energy behind them.
+    r"""A bilevel problem: convex maps that make the energy's JKO step, and the energy behind them.
 
     $$\min_F \sum_k S\big(\nabla\psi_k\#\rho_k, \rho_{k+1}\big), \quad
       \psi_k = \arg\min_{\psi\ convex} F[\nabla\psi\#\rho_k]
       + \frac1{2\tau_k}E_{\rho_k}|\nabla\psi(x) - x|^2$$
 
-    with $S$ the Sinkhorn divergence. Each gap keeps an input-convex network $\psi_k$ that follows
-    the energy from step to step; the energy is judged through `inner` further descents of its
-    inner problem, of size `inner_rate`, on the points the map sends. Every gap starts from its own
-    snapshot.
+    with $S$ the Sinkhorn divergence. Each gap has an input-convex network $\psi_k$ that is trained
+    along with the energy, and starts from its own snapshot. The gradient of the energy is taken
+    through further descent steps of the inner problem at the mapped points, not through the
+    training of the convex networks. The method learns a potential only, without entropy and
+    interaction. Simulation uses the flow of the energy and not the maps. With few individuals in a
+    step the potential becomes too steep, because a narrower cloud lowers the divergence between two
+    noisy samples.
 
-    It learns a potential only: no entropy and no interaction. It does not unroll the training of
-    the convex networks, and what is simulated afterwards is the energy's flow, not its maps.
-    Few individuals a step make its potential too steep: noise between two draws is paid for less
-    by narrower clouds.
+    Reference: Bunne, Meng-Papaxanthos, Krause and Cuturi, "Proximal Optimal Transport Modeling of
+    Population Dynamics", AISTATS 2022.
+
+    Arguments:
+        energy: the potential to learn; one with two layers of 64 by default.
+        convex_hidden: the widths of the layers of the convex networks.
+        inner: the number of descent steps through which the energy is differentiated.
+        inner_rate: the size of these steps.
+        blur: the length of the Sinkhorn divergence, in units of the data's spread.
+        individuals: the largest number that is used of each snapshot.
+        batch: about how many individuals there are in each step.
+        optimiser: the rule, rate and number of steps.
+
+    >>> JKOnet(sf.Potential(hidden=(32, 32)), inner=3).name
+    'jkonet'
     """
 
     name = "jkonet"
@@ -128,7 +148,7 @@ class JKOnet(JKOMethod):
     def loss(
         self, model: tuple[Energy, Convex], data: Marginals, key: Array
     ) -> tuple[Scalar, dict[str, Scalar]]:
-        """How far carried individuals are from seen ones; the maps' own problem rides along."""
+        """The divergence of mapped from observed individuals, with the maps' own gradient."""
         energy, maps = model
         gaps = data.times.shape[0] - 1
         some, each = batch_sizes(gaps, data.weights.shape[1], self.batch, 32)
@@ -149,7 +169,7 @@ class JKOnet(JKOMethod):
             answer, before.weights, after.centres, after.weights
         )
         share = gaps / some
-        # Only the first part is a measure of success; the second makes the maps follow.
+        # The first part is the loss; the second is zero and has the gradient of the maps' problem.
         return share * (apart.sum() + costs.sum() - still(costs).sum()), {}
 
     def answer(
@@ -160,7 +180,7 @@ class JKOnet(JKOMethod):
         times: Float[Array, " s"],
         tau: Float[Array, " s"],
     ) -> Float[Array, "s n d"]:
-        """The ends a few descents of the inner problem later: what they owe to the energy."""
+        """The mapped points after a few descent steps, which depend on the energy."""
 
         def descend(y: Array, _: None) -> tuple[Array, None]:
             pull = energy.gradient(y, times, before, Field())

@@ -22,7 +22,12 @@ STEPS = 4000
 
 
 class Conditions(eqx.Module):
-    """Snapshots, and where the individuals of all but the first came from."""
+    """The data of the regression.
+
+    Arguments:
+        marginals: the snapshots.
+        origins: where the individuals of all snapshots but the first came from.
+    """
 
     marginals: Marginals
     origins: Float[Array, "s n d"]
@@ -30,19 +35,29 @@ class Conditions(eqx.Module):
 
 @dataclass(frozen=True)
 class JKOnetStar(JKOMethod):
-    r"""Optimal plans between neighbouring snapshots once, then the energy by regression.
+    r"""Optimal plans between neighbouring snapshots, followed by a regression for the energy.
 
-    Where a step of the scheme ends, the gradient of the energy balances the displacement,
+    At the end of a JKO step the gradient of the energy balances the displacement,
 
     $$\sum_k \tau_k\,E_{\gamma_k}\Big|\frac{x_{k+1} - x_k}{\tau_k} + \nabla V(x_{k+1}, t)
       + \beta\nabla\log\rho_{k+1}(x_{k+1}) + (\nabla W * \rho_{k+1})(x_{k+1})\Big|^2$$
 
-    with $\gamma_k$ the optimal plan and $\rho_{k+1}$ a Gaussian kernel density. `energy` says which
-    terms are learned; `individuals` of each snapshot at most are matched. A V(x, t) is one function
-    over each step, so t is drawn from the gap.
+    with $\gamma_k$ the optimal plan and $\rho_{k+1}$ a Gaussian kernel density. A V(x, t) is one
+    function over each step, so t is drawn from the gap. The method does not model what happens
+    inside a gap: a step is a straight line and the energy is that of an implicit Euler step.
+    Identities of individuals are not used, even where they are known.
 
-    It does not look at what happens inside a gap: a step is a straight line, its energy is the
-    implicit Euler step's, and identities of individuals are not used even where they are known.
+    Reference: Terpin, Lanzetti, Gadea and Doerfler, "Learning Diffusion at Lightspeed", NeurIPS
+    2024.
+
+    Arguments:
+        energy: the terms to learn; a potential with two layers of 64 by default.
+        individuals: the largest number of each snapshot that is matched.
+        batch: about how many individuals there are in each step.
+        optimiser: the rule, rate and number of steps.
+
+    >>> JKOnetStar(sf.Potential() + sf.Interaction()).name
+    'jkonet-star'
     """
 
     name = "jkonet-star"
@@ -76,7 +91,7 @@ class JKOnetStar(JKOMethod):
     def loss(
         self, energy: Energy, data: Conditions, key: Array
     ) -> tuple[Scalar, dict[str, Scalar]]:
-        """The mean square of what the condition leaves over."""
+        """The mean squared residual of the first-order condition."""
         gaps, n = data.origins.shape[:2]
         some, each = batch_sizes(gaps, n, self.batch, 128 if energy.only(Interaction) else 32)
         choose, draw, when = jax.random.split(key, 3)

@@ -30,20 +30,34 @@ BLOCK = 2**23  # numbers of the design matrix held at once
 
 @dataclass(frozen=True)
 class JKOnetStarLinear(Driven):
-    r"""The first-order condition of a JKO step, solved for coefficients of fixed features.
+    r"""The first-order condition of a JKO step, solved for the coefficients of fixed features.
 
-    With $V = \sum_j c_j\phi_j$ (and $W$, $\beta$ alike) the condition is linear in them,
+    With $V = \sum_j c_j\phi_j$ (and likewise $W$ and $\beta$) the condition is linear,
 
     $$\min_c \sum_k \tau_k\,E_{\gamma_k}\Big|\frac{x_{k+1} - x_k}{\tau_k}
       + \sum_j c_j\nabla\phi_j(x_{k+1})\Big|^2 + \text{ridge}\,|Dc|^2,$$
 
-    with $\gamma_k$ the optimal plan between neighbours and $D$ the features' own sizes. Features
-    are powers up to `degree`, products of two coordinates, and `centres` Gaussian bumps;
-    `time_degree` lets V vary with the time of the step's middle.
+    with $\gamma_k$ the optimal plan between neighbours and $D$ the sizes of the features. Features
+    are powers of coordinates, products of two coordinates and Gaussian bumps; they are not chosen
+    by the data. V is extrapolated by its powers, of which those above the second may fall and carry
+    individuals to infinity. A negative beta is set to zero. As in `JKOnetStar`, paths between
+    snapshots are straight lines.
 
-    It does not choose its features by the data, extrapolates as its powers do (beyond the second
-    they may turn down and take individuals to infinity), and like its sibling sees straight lines
-    between snapshots. A negative beta is set to zero.
+    Reference: Terpin, Lanzetti, Gadea and Doerfler, "Learning Diffusion at Lightspeed", NeurIPS
+    2024.
+
+    Arguments:
+        centres: the number of bumps, at random individuals.
+        degree: the highest power of a coordinate.
+        time_degree: the highest power of the time, which is that of the middle of a step; 0 makes V
+            independent of time.
+        entropy: whether beta is solved for as well; otherwise there is no noise.
+        interaction: whether a radial W is solved for as well.
+        ridge: the weight of the penalty on the coefficients.
+        individuals: the largest number of each snapshot that is matched.
+
+    >>> JKOnetStarLinear(entropy=True).energy_form.needs_density
+    True
     """
 
     name = "jkonet-star-linear"
@@ -88,7 +102,7 @@ class JKOnetStarLinear(Driven):
         came = origins(some, units)
         squares, products, total = normal_equations(energy, marginals, came)
         solution = ridge_solution(squares, products, self.ridge)
-        if energy.needs_density and solution[-1] <= 0.0:  # no diffusion runs backwards
+        if energy.needs_density and solution[-1] <= 0.0:  # a negative diffusion is not possible
             energy = Energy(energy.terms[:-1], units)
             squares, products = squares[:-1, :-1], products[:-1]
             solution = ridge_solution(squares, products, self.ridge)
@@ -105,12 +119,18 @@ class JKOnetStarLinear(Driven):
 def normal_equations(
     energy: Energy, marginals: Marginals, came: Float[Array, "s n d"]
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """A'A, A'b and b'b of the weighted least-squares problem A c = b over all steps."""
+    """A'A, A'b and b'b of the weighted least-squares problem A c = b over all steps.
+
+    Arguments:
+        energy: terms with features.
+        marginals: the snapshots.
+        came: where the individuals of each later snapshot came from.
+    """
     squares = products = np.zeros(())
     total = 0.0
     gaps, n, d = came.shape
     width = sum(part.shape[-1] for part in eqx.filter_eval_shape(_designs, energy, marginals, 0, 0))
-    partners = n if energy.only(Interaction) else 1  # every feature of a pair term sees all pairs
+    partners = n if energy.only(Interaction) else 1  # a pair term is evaluated at all pairs
     block = min(n, max(1, BLOCK // (width * max(d, partners))))
     for k in range(gaps):
         tau = float(marginals.gaps[k])
@@ -118,7 +138,7 @@ def normal_equations(
         mass = np.sqrt(tau * np.asarray(marginals.weights[k + 1], np.float64))[:, None]
         for first in range(0, n, block):
             rows = np.minimum(np.arange(first, first + block), n - 1)
-            # Rows beyond the last only keep the shape, so that one compilation serves all.
+            # Rows beyond the last have no weight; they keep the shape, so that it is compiled once.
             root = np.where((np.arange(first, first + block) < n)[:, None], mass[rows], 0.0)
             parts = _designs(energy, marginals, jnp.asarray(k), jnp.asarray(rows))
             design = np.concatenate([np.asarray(part[0], np.float64) for part in parts], axis=-1)
@@ -131,7 +151,7 @@ def normal_equations(
 
 @eqx.filter_jit
 def _designs(energy: Energy, marginals: Marginals, k: Any, rows: Any) -> list[Array]:
-    """What each term's coefficients do at some individuals of the end of step k."""
+    """The gradients of each term's features at some individuals of the end of step k."""
     rows, here = jnp.atleast_1d(rows), marginals
     cloud = Cloud(here.points[k + 1][None], here.weights[k + 1][None])
     field = jax.tree.map(lambda a: a[k + 1][rows][None], here.field)
@@ -141,14 +161,20 @@ def _designs(energy: Energy, marginals: Marginals, k: Any, rows: Any) -> list[Ar
 
 
 def ridge_solution(squares: np.ndarray, products: np.ndarray, ridge: float) -> np.ndarray:
-    """The coefficients, each penalised in the size its feature has in the data."""
+    """The coefficients of a ridge regression, penalised by the sizes of their features.
+
+    Arguments:
+        squares: A'A.
+        products: A'b.
+        ridge: the weight of the penalty.
+    """
     sizes = np.sqrt(np.maximum(np.diag(squares), 1e-12 * np.diag(squares).max() + 1e-300))
     scaled = squares / np.outer(sizes, sizes) + ridge * np.eye(len(sizes))
     return np.linalg.solve(scaled, products / sizes) / sizes
 
 
 def with_coefficients(energy: Energy, solution: np.ndarray) -> Energy:
-    """The energy with its coefficients, in the order of its terms."""
+    """The energy with the coefficients of a `solution`, in the order of its terms."""
     terms, first = [], 0
     for term in energy.terms:
         if term.diffusion is not None:

@@ -21,30 +21,36 @@ from stitchflow._types import Scalar, as_rng, check_count, check_hidden, check_n
 from stitchflow.rivals._action import between, ends
 from stitchflow.rivals._pairs import Lines, Pairs
 
-# The curve's share of the learning rate: a faster one leaves the potential behind, which then
-# answers for places it was never asked about.
+# The learning rate of the curve as a share of that of the potential. A faster curve moves to places
+# where the potential has not been trained.
 CURVE_PACE = 0.03
 
 
 class Bends(eqx.Module):
-    r"""$x_t = (1-s)\,x_0 + s\,x_1 + s(1-s)\,N(x_0, x_1, t)$ with $s$ the share of the gap gone."""
+    r"""$x_t = (1-s)\,x_0 + s\,x_1 + s(1-s)\,N(x_0, x_1, t)$ with $s$ the elapsed share of the gap.
+
+    Arguments:
+        network: N.
+    """
 
     network: MLP
 
     def position(self, lines: Lines) -> Float[Array, "m d"]:
+        """The position on each path at its time."""
         share = lines.share[:, None]
         when = (2.0 * lines.time - 1.0)[:, None]
         seen = jnp.concatenate([lines.start, lines.end, when, 2.0 * share - 1.0], axis=1)
         return lines.position + share * (1.0 - share) * self.network(seen)
 
     def velocity(self, lines: Lines) -> Float[Array, "m d"]:
+        """The velocity on each path at its time."""
         at = lambda time: self.position(lines._replace(time=time))
         return jax.jvp(at, (lines.time,), (jnp.ones_like(lines.time),))[1]
 
 
 @dataclass(frozen=True)
 class _Lagrangian(Driven):
-    """What the variants share: two networks that pull at one saddle function."""
+    """What the variants have in common: two networks with opposite objectives."""
 
     hidden: tuple[int, ...] = (128, 128)
     curve_hidden: tuple[int, ...] = (64, 64)
@@ -89,11 +95,11 @@ class _Lagrangian(Driven):
     def loss(
         self, model: tuple[Energy, Bends], pairs: Pairs, key: Array
     ) -> tuple[Scalar, dict[str, Scalar]]:
-        """The gap between the action and its dual; its gradient sends both players their ways.
+        """The gap between the action and its dual, with the gradients of both networks.
 
-        The potential raises the dual of the curve as it is, the curve lowers it for the potential
-        as it is, in the same step. The kinetic energy of the paths only marks how good a pair of
-        players is, so that the best is kept.
+        In the same step the potential increases the dual for the present curve, and the curve
+        decreases it for the present potential. The kinetic energy of the paths has no gradient
+        here: it serves to select the best pair of networks.
         """
         energy, curve = model
         draw, signs = jax.random.split(key)
@@ -116,17 +122,31 @@ def _slower_curve(paces: tuple[Energy, Bends]) -> tuple[Energy, Bends]:
 
 @dataclass(frozen=True)
 class LagrangianOT(_Lagrangian):
-    r"""Optimal transport through all snapshots as a saddle (Neklyudov et al., 2024).
+    r"""Optimal transport through all snapshots as a saddle-point problem.
 
     $$\min_q\max_s\; E_{q_1}s_1 - E_{q_0}s_0
       - \int E_{q_t}\bigl[\partial_t s + \tfrac12|\nabla s|^2\bigr]dt,\qquad V = -s,$$
-    where $q$ passes through the snapshots: between neighbours, matched by ids where they are
-    paired, else by optimal transport (in random blocks beyond 3,000 individuals), it follows
-    learned bends of the straight line. Both players step at once, as in the published code, but the
-    curve at a small share of the potential's rate, without which it runs away in the few steps we
-    have. What it does not do: it has no density, no noise, and no mass
-    that grows; V varies in time and is no energy landscape, since it answers for
-    accelerations too; the points of $q$ are not refined by inner gradient steps.
+
+    where $q$ passes through the snapshots. Between neighbours, matched by ids if the data are
+    paired, otherwise by optimal transport (in random blocks beyond 3,000 individuals), it follows
+    learned deviations from the straight line. Both networks step at once, as in the published code.
+    The curve has a small share of the potential's rate, because otherwise it diverges within the
+    few steps available here. There is no density, no noise and no growth of mass. V varies in time
+    and is not an energy landscape, since it also accounts for accelerations. The points of $q$ are
+    not refined by inner gradient steps.
+
+    Reference: Neklyudov et al., "A Computational Framework for Solving Wasserstein Lagrangian
+    Flows", ICML 2024.
+
+    Arguments:
+        hidden: the widths of the layers of V(x, t).
+        curve_hidden: the widths of the layers of the paths between snapshots.
+        batch: the number of paths in each step.
+        steps: the number of optimisation steps.
+        learning_rate: the rate of Adam at the start, for V.
+
+    >>> LagrangianOT(steps=100).name
+    'wlf-ot'
     """
 
     name = "wlf-ot"
@@ -138,14 +158,29 @@ class LagrangianOT(_Lagrangian):
 
 @dataclass(frozen=True)
 class LagrangianBridge(_Lagrangian):
-    r"""A Schroedinger bridge through all snapshots as a saddle (Neklyudov et al., 2024).
+    r"""A Schroedinger bridge through all snapshots as a saddle-point problem.
 
     $$\min_q\max_s\; E_{q_1}s_1 - E_{q_0}s_0
       - \int E_{q_t}\bigl[\partial_t s + \tfrac12|\nabla s|^2
       + \tfrac{\sigma^2}2\Delta s\bigr]dt,\qquad V = -s,\quad \beta = \sigma^2/2,$$
-    with the curve of `LagrangianOT`. `sigma` is the noise of the reference motion for data scaled
-    to unit spread and duration, 0.1 as published. What it does not do: learn sigma, give a density;
-    the curve's own samples are not random between the snapshots.
+
+    with the curve of `LagrangianOT`. Sigma is not learned, there is no density, and the samples of
+    the curve between snapshots are not random.
+
+    Reference: Neklyudov et al., "A Computational Framework for Solving Wasserstein Lagrangian
+    Flows", ICML 2024.
+
+    Arguments:
+        hidden: the widths of the layers of V(x, t).
+        curve_hidden: the widths of the layers of the paths between snapshots.
+        batch: the number of paths in each step.
+        steps: the number of optimisation steps.
+        learning_rate: the rate of Adam at the start, for V.
+        sigma: the noise of the reference process for data scaled to unit spread and duration; 0.1
+            as published.
+
+    >>> round(LagrangianBridge(sigma=0.2).beta, 3)
+    0.02
     """
 
     name = "wlf-sb"

@@ -1,4 +1,4 @@
-"""The nearest snapshot: the baseline that stands still."""
+"""The nearest snapshot: a baseline without motion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, as_weights, c
 
 @dataclass(frozen=True)
 class Nearest(Method):
-    """Samples the nearest trained snapshot; nobody moves. It has no density and no energy."""
+    """The baseline without motion: the marginal at a time is the nearest training snapshot.
+
+    Individuals stay where they are. There is no density and no energy.
+
+    >>> x = np.linspace(0.0, 1.0, 20)[:, None]
+    >>> data = sf.Snapshots.from_arrays([x, x + 1.0], [0.0, 1.0])
+    >>> sf.fit(data, sf.Nearest(), progress=False).flow.velocity([[0.0]], 0.0).tolist()
+    [[0.0]]
+    """
 
     name = "nearest"
 
@@ -40,7 +48,11 @@ class Nearest(Method):
 
 
 class NearestFlow(Flow):
-    """Snapshots as they are."""
+    """The snapshots without any motion.
+
+    Arguments:
+        data: the training individuals.
+    """
 
     method = "nearest"
 
@@ -62,5 +74,5 @@ class NearestFlow(Flow):
         self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
         x = jnp.asarray(as_cloud(x0, "x0", self.dim))
-        as_weights(weights, len(x))  # nobody feels the others here
+        as_weights(weights, len(x))  # individuals do not interact here
         return jnp.broadcast_to(x[None], (len(as_times(times)), *x.shape))

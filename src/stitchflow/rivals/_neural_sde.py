@@ -1,4 +1,4 @@
-"""A neural SDE trained by where simulated individuals arrive."""
+"""A neural SDE trained on where simulated individuals arrive."""
 
 from __future__ import annotations
 
@@ -21,26 +21,38 @@ from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import Scalar, check_count, check_hidden, check_number
 
 STEPS = 600
-START = 0.05  # the noise's beta at first, in internal units
-TIMES = 5  # neighbouring snapshots a step looks at
+START = 0.05  # beta at the start, in internal units
+TIMES = 5  # neighbouring snapshots in each step
 
 
 @dataclass(frozen=True)
 class NeuralSDE(Driven):
     r"""A drift u(x, t) and a constant noise that carry each snapshot to the next.
 
-    Individuals move by $dX = u\,dt + \sqrt{2\beta}\,dB$ in about `moves` fixed steps a gap, from
-    every snapshot to the next and from the first to all, and gradients go back through the steps:
+    Individuals move by $dX = u\,dt + \sqrt{2\beta}\,dB$ from every snapshot to the next and from
+    the first to all, and gradients are taken through the time steps:
 
     $$\sum_k S_\epsilon(\Phi_{t_k\to t_{k+1}}\#q_k, q_{k+1})
       + S_\epsilon(\Phi_{t_0\to t_{k+1}}\#q_0, q_{k+1})$$
 
-    with Sinkhorn divergences of `individuals` each, of width `blur` (a share of the data's spread).
-    Of more than five snapshots a step looks at five neighbours, and the first of those is $t_0$, so
-    that the longest ways are never trained. Divergences of so few individuals draw clouds together.
-    It has no energy and no density. Nothing asks for short ways: where snapshots allow several
-    motions it takes the one that the network finds first, and noise and drift may stand in for
-    each other.
+    with $S_\epsilon$ the Sinkhorn divergence. With more than five snapshots a step uses five
+    neighbours, the first of which is $t_0$, so that the longest paths are not trained. Divergences
+    between few individuals favour clouds that are too narrow. There is no energy and no density.
+    Short paths are not preferred: where the snapshots admit several motions, the result depends on
+    the initial network, and noise and drift may replace each other.
+
+    Reference: neural SDEs as in Li et al., "Scalable Gradients for Stochastic Differential
+    Equations", AISTATS 2020, here with a loss on marginals.
+
+    Arguments:
+        hidden: the widths of the layers of u.
+        individuals: how many of each snapshot are simulated in a step.
+        moves: about how many fixed time steps there are per gap.
+        blur: the length of the Sinkhorn divergence, in units of the data's spread.
+        optimiser: the rule, rate and number of steps.
+
+    >>> NeuralSDE(moves=4).name
+    'neural-sde'
     """
 
     name = "neural-sde"

@@ -23,14 +23,26 @@ STEPS = 5000
 class OTCFM(Driven):
     r"""A velocity u(x, t) regressed onto straight lines between coupled individuals.
 
-    The idea of OT-CFM (Tong et al., 2024): with pairs $(x_0, x_1)$ from exact optimal transport
-    between neighbouring snapshots (in random blocks beyond 3,000 individuals), or known by id, the
-    regression
+    With pairs $(x_0, x_1)$ from exact optimal transport between neighbouring snapshots (in random
+    blocks beyond 3,000 individuals), or known by id, the regression
 
     $$E\,|\,\Delta t\,u(x, t) - (x_1 - x_0)|^2,\quad x = (1-s)x_0 + s x_1 + \text{width}\cdot z$$
 
-    needs no simulation. `width` smooths the lines, in units of the data's spread. It has neither
-    energy nor noise nor density, and knows nothing of how individuals bend between snapshots.
+    needs no simulation. There is no energy, no noise and no density, and paths between snapshots
+    are straight.
+
+    Reference: Tong et al., "Improving and Generalizing Flow-Based Generative Models with Minibatch
+    Optimal Transport", TMLR 2024.
+
+    Arguments:
+        hidden: the widths of the layers of u.
+        width: the standard deviation by which the lines are smoothed, in units of the data's
+            spread.
+        batch: the number of pairs in each step.
+        optimiser: the rule, rate and number of steps.
+
+    >>> OTCFM(width=0.05).name
+    'ot-cfm'
     """
 
     name = "ot-cfm"
@@ -55,7 +67,7 @@ class OTCFM(Driven):
         )
 
     def loss(self, energy: Energy, pairs: Pairs, key: Array) -> tuple[Scalar, dict[str, Scalar]]:
-        """The regression on one minibatch; every gap's arrival counts alike."""
+        """The regression on one minibatch, in which every gap has the same weight."""
         choose, smooth = jax.random.split(key)
         lines, (field,) = pairs.lines_of_gaps(self.batch, choose), energy.only(VectorField)
         x = lines.position + self.width * jax.random.normal(smooth, lines.start.shape)

@@ -23,10 +23,16 @@ from stitchflow.tracking import tqdm
 
 @dataclass(frozen=True)
 class OTLinear(Method):
-    """Exact optimal transport between neighbours in time, walked at constant speed.
+    """Exact optimal transport between neighbouring snapshots, with constant speed along the lines.
 
-    New individuals move with the displacement of their nearest training individual. It has no
-    density, no energy and no noise, and beyond the observed times it keeps its last displacement.
+    This is McCann's displacement interpolation (1997) in every gap. New individuals move with the
+    displacement of their nearest training individual. There is no density, no energy and no noise.
+    Beyond the observed times the last displacement is continued.
+
+    >>> x = np.linspace(0.0, 1.0, 20)[:, None]
+    >>> data = sf.Snapshots.from_arrays([x, x + 1.0], [0.0, 1.0])
+    >>> sf.fit(data, sf.OTLinear(), progress=False).flow.velocity([[0.0]], 0.0).tolist()
+    [[1.0]]
     """
 
     name = "ot-linear"
@@ -61,7 +67,12 @@ class OTLinear(Method):
 
 
 class OTLinearFlow(Flow):
-    """Sparse plans between neighbouring snapshots."""
+    """Straight lines along sparse plans between neighbouring snapshots.
+
+    Arguments:
+        data: the training individuals.
+        couplings: for each gap the rows, columns and masses of the plan's entries.
+    """
 
     method = "ot-linear"
 
@@ -104,6 +115,6 @@ class OTLinearFlow(Flow):
         self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
         times, x = as_times(times), np.asarray(as_cloud(x0, "x0", self.dim), np.float64)
-        as_weights(weights, len(x))  # nobody feels the others here
+        as_weights(weights, len(x))  # individuals do not interact here
         way = lambda x, s, e: (e - s) * np.asarray(self.velocity(x, 0.5 * (s + e)))
         return in_pieces(x, times, self.data.times[1:-1], way)

@@ -23,7 +23,15 @@ Coupling = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float], np.
 
 
 class Lines(NamedTuple):
-    """Straight lines between pairs, each with a time on it; internal units."""
+    """Straight lines between pairs, each with a time on it; internal units.
+
+    Arguments:
+        time: the time on each line.
+        start: the position at which it starts.
+        end: the position at which it ends.
+        start_time: when it starts.
+        end_time: when it ends.
+    """
 
     time: Float[Array, " m"]
     start: Float[Array, "m d"]
@@ -33,24 +41,33 @@ class Lines(NamedTuple):
 
     @property
     def duration(self) -> Float[Array, " m"]:
+        """The time that each line takes."""
         return self.end_time - self.start_time
 
     @property
     def share(self) -> Float[Array, " m"]:
-        """How far along its line each time is, from 0 to 1."""
+        """The elapsed share of each line at its time, from 0 to 1."""
         return jnp.clip((self.time - self.start_time) / self.duration, 0.0, 1.0)
 
     @property
     def way(self) -> Float[Array, "m d"]:
+        """The displacement from start to end."""
         return self.end - self.start
 
     @property
     def position(self) -> Float[Array, "m d"]:
+        """The position on each line at its time."""
         return self.start + self.share[:, None] * self.way
 
 
 class Pairs(eqx.Module):
-    """As many equally likely pairs for each gap, in internal units: shapes never change."""
+    """Equally likely pairs, the same number for each gap, in internal units.
+
+    Arguments:
+        starts: the earlier individual of each pair of each gap.
+        ends: the later one.
+        times: the times of the snapshots.
+    """
 
     starts: Float[Array, "i n d"]
     ends: Float[Array, "i n d"]
@@ -58,13 +75,13 @@ class Pairs(eqx.Module):
 
     @staticmethod
     def nearest(data: Snapshots, rng: np.random.Generator) -> Pairs:
-        """Those known by id, else by optimal transport."""
+        """Pairs known by id if the data are paired, otherwise drawn from optimal transport."""
         exact = lambda x, y, a, b, _: plan(x, y, a, b)
         return Pairs.known(data, rng) if data.paired else Pairs.coupled(data, exact, rng)
 
     @staticmethod
     def coupled(data: Snapshots, couple: Coupling, rng: np.random.Generator) -> Pairs:
-        """Pairs drawn from a plan between each two neighbouring snapshots."""
+        """Pairs drawn from a plan between every two neighbouring snapshots."""
         times, size = data.units.time_in(data.times), DRAWS * int(data.counts.max())
         found = []
         for k, gap in enumerate(np.diff(times)):
@@ -76,7 +93,7 @@ class Pairs(eqx.Module):
 
     @staticmethod
     def known(data: Snapshots, rng: np.random.Generator) -> Pairs:
-        """The pairs that ids tell of paired data; a pair weighs what its two ends do on average."""
+        """Pairs of equal ids in paired data; the weight of a pair is the mean of its ends'."""
         weights = data.path_weights
         paths, size = np.asarray(data.units.space_in(data.paths)), DRAWS * int(data.counts[0])
         found = []
@@ -91,13 +108,13 @@ class Pairs(eqx.Module):
         return Pairs(*(jnp.asarray(array, float) for array in (starts, ends, times)))
 
     def lines(self, n: int, key: Array) -> Lines:
-        """n of them, at times spread evenly over the whole duration."""
+        """`n` random lines, at times spread evenly over the whole duration."""
         when, who = jax.random.split(key)
         time = (jnp.arange(n) + jax.random.uniform(when, (n,))) / n
         return self._at(jnp.searchsorted(self.times[1:-1], time, side="right"), time, who)
 
     def lines_of_gaps(self, n: int, key: Array) -> Lines:
-        """n of them, gaps alike however long, at times spread evenly over their gap."""
+        """`n` random lines at times spread evenly over their gap; all gaps are equally likely."""
         which, when, who = jax.random.split(key, 3)
         gap = jax.random.randint(which, (n,), 0, self.starts.shape[0])
         share = (jnp.arange(n) + jax.random.uniform(when, (n,))) / n

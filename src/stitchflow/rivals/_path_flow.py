@@ -1,4 +1,4 @@
-"""Path-finding: a normalizing flow as the curve, and the energy whose flow it should be."""
+"""Path finding: a normalizing flow as the curve, together with the energy that should drive it."""
 
 from __future__ import annotations
 
@@ -41,16 +41,30 @@ from stitchflow.rivals._flow_curve import SHAPES, FlowCurve
 
 @dataclass(frozen=True)
 class PathFlow(Method):
-    r"""A flow of a Gaussian that fits the snapshots and moves as an energy says (GenWGP's idea).
+    r"""A normalizing flow that fits the snapshots and moves as an energy predicts.
 
     $$-\sum_k E_{q_k}\log\rho_{t_k} + \lambda\int E_{\rho_t}
       \bigl|\partial_t x(z, t) + \nabla V + \beta\nabla\log\rho_t\bigr|^2dt$$
-    with $\rho_t$ the law of $x(z, t)$, $z\sim N(0, I)$. Liu et al. (2026) follow a known energy
-    from a known start; here the energy is unknown and learned beside the curve, and likelihoods of
-    the snapshots take the start's place. Maps are time-conditioned couplings of sinh-arcsinh warps,
-    which on a line are warps by time alone, so that nothing is integrated and no kernel is needed.
-    What it does not do: interactions between individuals; separate islands stay joined by
-    thin bridges, since a smooth map cannot tear a Gaussian.
+
+    with $\rho_t$ the law of $x(z, t)$, $z\sim N(0, I)$. GenWGP (Liu et al., 2026) follows a known
+    energy from a known start. Here the energy is unknown and learned together with the curve, and
+    the likelihood of the snapshots replaces the start. The maps are time-conditioned couplings of
+    sinh-arcsinh warps; no ODE is integrated and no kernel is needed. There are no interactions
+    between individuals. Separate clusters remain joined by thin bridges, since a smooth map cannot
+    split a Gaussian.
+
+    Arguments:
+        time_varying: whether V depends on time.
+        weight: $\lambda$, the weight of the residual against the likelihood.
+        layers: the number of couplings.
+        curve_hidden: the widths of the layers of their networks.
+        hidden: the widths of the layers of V.
+        batch: the number of individuals in each step; the residual takes about half as many draws.
+        steps: the number of optimisation steps.
+        learning_rate: the rate of Adam at the start.
+
+    >>> PathFlow(time_varying=False).energy
+    Potential(V(x)) + Entropy(beta=auto, learn=True)
     """
 
     name = "path-flow"
@@ -75,12 +89,13 @@ class PathFlow(Method):
 
     @property
     def energy(self) -> Energy:
+        """The energy that is learned."""
         return Potential(hidden=self.hidden, time_varying=self.time_varying) + Entropy()
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         first, second, loop = jax.random.split(as_key(key), 3)
         units, cloud = data.units, np.asarray(data.units.space_in(data.x))
-        # The Gaussian it starts from has the shape of those who count.
+        # The initial Gaussian has the shape of the individuals with weight.
         curve = FlowCurve(cloud[data.weights > 0], self.layers, self.curve_hidden, first)
         optimum = minimise(
             jax.tree_util.Partial(PathFlow.loss, self),
@@ -99,7 +114,7 @@ class PathFlow(Method):
     def loss(
         self, model: tuple[FlowCurve, Energy], seen: Observations, key: Array
     ) -> tuple[Scalar, dict[str, Scalar]]:
-        """Likelihood of a minibatch, and the residual on the curve's own draws."""
+        """The likelihood of a minibatch, and the residual at draws from the curve."""
         curve, energy = model
         draw, when, who = jax.random.split(key, 3)
         times, x, weights, scale = seen.minibatch(self.batch, draw)
@@ -136,17 +151,30 @@ class PathFlow(Method):
 def velocity_residual(
     curve: FlowCurve, energy: Energy, z: Float[Array, "m d"], t: Float[Array, " m"]
 ) -> Scalar:
-    r"""$E|v + \nabla\,\delta F/\delta\rho|^2$ at draws of the curve, each at its own time."""
+    r"""$E|v + \nabla\,\delta F/\delta\rho|^2$ at draws from the curve, each at its own time.
+
+    Arguments:
+        curve: the normalizing flow.
+        energy: the energy, with parameters.
+        z: standard normal draws.
+        t: their internal times.
+    """
     x, v = curve.moving(z, t)
     at = x[:, None]
     field = Field(score=curve.score(x, t)[:, None])
-    alone = Cloud(at, jnp.ones(at.shape[:2]))  # terms of single points do not look at others
+    alone = Cloud(at, jnp.ones(at.shape[:2]))  # terms of single points do not use the cloud
     slope = energy.gradient(at, t, alone, field)[:, 0]
     return ((v + slope) ** 2).sum(-1).mean()
 
 
 class NormalizingFlow(Flow):
-    """A flow curve and the energy that drives it."""
+    """A curve as a normalizing flow, and the energy that drives it.
+
+    Arguments:
+        curve: the fitted curve in internal units.
+        energy: the fitted energy.
+        units: the scales between internal units and the user's.
+    """
 
     method = "path-flow"
 
@@ -175,7 +203,7 @@ class NormalizingFlow(Flow):
         return rho.score(points) / self.units.length
 
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
-        """The curve's own, or the energy's outside its times."""
+        """The velocity of the curve, or that of the energy outside its times."""
         points, when, rho = self._asked(x, t)
         if rho is None:
             return _at(FlowCurve.velocity, self.flow_curve, points, when) * self.units.speed
@@ -184,7 +212,7 @@ class NormalizingFlow(Flow):
     def simulate(
         self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
     ) -> Float[Array, "t n d"]:
-        """The energy alone drives x0; the curve is not consulted."""
+        """Positions of individuals that the energy alone moves from x0; the curve is not used."""
         return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
 
     def _asked(self, x: Any, t: float) -> tuple[Array, Scalar, KDE | None]:

@@ -24,24 +24,37 @@ from stitchflow.rivals._pairs import Pairs
 
 STEPS = 5000
 
-# Variances of the noise over the whole time that are tried, in units of the data's own.
+# Candidate variances of the noise over the whole time, in units of the data's variance.
 LEVELS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-BLIND_LEVEL = 0.1  # where no snapshot lies between two others
+BLIND_LEVEL = 0.1  # used where no snapshot lies between two others
 
 
 @dataclass(frozen=True)
 class SchrodingerBridge(Driven):
-    r"""The drift of the most likely motion between snapshots for a Brownian particle.
+    r"""The drift of the most likely motion of Brownian particles between snapshots.
 
-    Between neighbours the bridge is Brownian between individuals $(x_0, x_1)$ of the entropic plan
-    with $\epsilon = 2\sigma^2\Delta t$ (so Tong et al., 2024, simulation-free); its drift minimises
+    Between neighbours the process is a Brownian bridge between individuals $(x_0, x_1)$ of the
+    entropic plan with $\epsilon = 2\sigma^2\Delta t$. Its drift minimises
 
     $$E\,(1-s)\,|\Delta t\,u(x, t) - (x_1 - x)/(1-s)|^2,\quad
-      x = (1-s)x_0 + s x_1 + \sigma\sqrt{\Delta t\,s(1-s)}\,z .$$
+      x = (1-s)x_0 + s x_1 + \sigma\sqrt{\Delta t\,s(1-s)}\,z ,$$
 
-    The noise $\sigma^2 = 2\beta$ is given (`beta`, in the user's units), or the one of a few levels
-    whose bridges over a left-out snapshot come nearest to it in energy distance. It has no energy
-    and no density, and uses no identities: they would replace the coupling that makes it a bridge.
+    which needs no simulation. There is no energy and no density. Identities of individuals are not
+    used, because they would replace the entropic coupling.
+
+    Reference: Tong et al., "Simulation-Free Schroedinger Bridges via Score and Flow Matching",
+    AISTATS 2024.
+
+    Arguments:
+        beta: the noise $\sigma^2 = 2\beta$ of the particles, in the user's units; None selects one
+            of a few levels, whose bridges over a left-out snapshot are nearest to it in energy
+            distance.
+        hidden: the widths of the layers of u.
+        batch: the number of pairs in each step.
+        optimiser: the rule, rate and number of steps.
+
+    >>> SchrodingerBridge(beta=0.1).name
+    'schrodinger-bridge'
     """
 
     name = "schrodinger-bridge"
@@ -71,7 +84,7 @@ class SchrodingerBridge(Driven):
         )
 
     def loss(self, energy: Energy, pairs: Pairs, key: Array) -> tuple[Scalar, dict[str, Scalar]]:
-        """The regression on one minibatch, written so that nothing is divided by 1 - s."""
+        """The regression on one minibatch, written without a division by 1 - s."""
         choose, kick = jax.random.split(key)
         lines, (field,) = pairs.lines_of_gaps(self.batch, choose), energy.only(VectorField)
         z, s, duration = (
@@ -89,9 +102,16 @@ class SchrodingerBridge(Driven):
 def noise_level(
     data: Snapshots, rng: np.random.Generator, most: int = 400, looks: int = 5
 ) -> float:
-    """The level whose bridges from a snapshot to the next but one pass nearest the one between.
+    """The level whose bridges from a snapshot to the next but one are nearest to the one between.
 
-    On at most `most` individuals of at most `looks` snapshots; internal units.
+    Arguments:
+        data: the snapshots.
+        rng: the random generator.
+        most: the largest number of individuals of a snapshot.
+        looks: the largest number of snapshots that are compared.
+
+    Returns:
+        The variance of the noise over the whole duration, in internal units.
     """
     inner = np.arange(1, len(data) - 1)
     if not len(inner):
