@@ -429,11 +429,20 @@ class Snapshots:
 
         Individuals are in the order of their ids. Data that is not paired raises an error.
         """
+        return self._by_id(self.x)
+
+    @property
+    def path_weights(self) -> np.ndarray:
+        """The weights along `paths`, (time, individual)."""
+        return self._by_id(self.weights)
+
+    def _by_id(self, column: np.ndarray) -> np.ndarray:
+        """A column (time, individual, ...) with the same individual in the same place."""
         if not self.paired:
             raise BadInput("paths need the same identified individuals at every time")
         assert self.ids is not None
-        order = [np.argsort(self.ids[self.slice(k)], kind="stable") for k in range(len(self))]
-        return np.stack([cloud[o] for cloud, o in zip(self.clouds, order, strict=True)])
+        parts = [self.slice(k) for k in range(len(self))]
+        return np.stack([column[s][np.argsort(self.ids[s], kind="stable")] for s in parts])
 
     @cached_property
     def units(self) -> Units:

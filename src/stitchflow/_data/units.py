@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from stitchflow._types import check_number
+from stitchflow._types import Scalar, as_cloud, check_number
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,14 @@ class Units:
         # The centre is removed in float64: data far from zero keeps its digits in float32.
         centred = np.asarray(x, np.float64) - np.asarray(self.centre)
         return jnp.asarray(centred / self.length, float)
+
+    def points_in(self, x: Any) -> Float[Array, "m d"]:
+        """Points x that a user gave, checked, in internal units."""
+        return self.space_in(as_cloud(x, "x", self.dim))
+
+    def moment_in(self, t: Any) -> Scalar:
+        """A time t that a user gave, checked, in internal units."""
+        return jnp.asarray(self.time_in(check_number(t, "t")), float)
 
     def space_out(self, x: Array) -> Array:
         """Convert places from internal units to the user's.

@@ -15,13 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.terms import Potential, Term, ready
 from stitchflow._html import table
 from stitchflow._measure.kde import KDE, Cloud, Field
 from stitchflow._status import BadInput, BadInputType
-from stitchflow._types import Scalar, as_cloud, check_count, check_number
+from stitchflow._types import Scalar, as_cloud, check_count
 
 
 class Energy(eqx.Module):
@@ -79,6 +80,10 @@ class Energy(eqx.Module):
         keys = jax.random.split(key, len(self.terms))
         pairs = zip(self.terms, keys, strict=True)
         return Energy(tuple(term.init(cloud, units, k) for term, k in pairs), units)
+
+    def init_for(self, data: Snapshots, key: Array) -> Energy:
+        """Parameters for these individuals, in their units."""
+        return self.init(np.asarray(data.units.space_in(data.x)), data.units, key)
 
     @staticmethod
     def known(energy: Energy | Term, dim: int) -> Energy:
@@ -256,10 +261,10 @@ class Energy(eqx.Module):
             if self.time_varying:
                 raise BadInput("t is needed: the potential of this energy varies in time")
             t = self._units.start
-        return jnp.asarray(self._units.time_in(check_number(t, "t")), float)
+        return self._units.moment_in(t)
 
     def _arguments(self, x: Any, t: float | None) -> tuple[Array, Scalar]:
-        return self._units.space_in(as_cloud(x, "x", self._units.dim)), self._time(t)
+        return self._units.points_in(x), self._time(t)
 
     def _measure(self, measure: Any) -> KDE:
         units = self._units

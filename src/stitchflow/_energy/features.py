@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from scipy.spatial import KDTree
 
 from stitchflow._data.units import Units
-from stitchflow._energy.networks import Declared
+from stitchflow._energy.networks import Declared, with_time
 from stitchflow._energy.pair_terms import Interaction, reach_of
 from stitchflow._energy.terms import Entropy, Positive, Potential, ready, with_fields
 from stitchflow._measure.kde import Cloud, Field
@@ -113,8 +113,8 @@ class FeaturePotential(Potential):
         slopes = jax.vmap(jax.vmap(jax.jacfwd(features.basis)))
         if not self.time_varying:
             return slopes(x).swapaxes(2, 3)
-        when = jnp.broadcast_to((2.0 * t - 1.0)[:, None, None], (*x.shape[:2], 1))
-        return slopes(jnp.concatenate([x, when], axis=-1))[..., :d].swapaxes(2, 3)
+        when = jnp.broadcast_to(t[:, None], x.shape[:2])
+        return slopes(with_time(x, when))[..., :d].swapaxes(2, 3)
 
 
 class FeatureInteraction(Interaction):

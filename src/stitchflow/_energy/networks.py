@@ -59,6 +59,11 @@ class MLP(eqx.Module):
         return sum((a + 1) * b for a, b in pairwise((inputs, *check_hidden(hidden), outputs)))
 
 
+def with_time(x: Float[Array, "*m d"], t: Float[Array, "*m"]) -> Float[Array, "*m i"]:
+    """Places as networks see them: their time, from 0 to 1, is one more coordinate from -1 to 1."""
+    return jnp.concatenate([x, (2.0 * t - 1.0)[..., None].astype(x.dtype)], axis=-1)
+
+
 class Declared(NamedTuple):
     """How many numbers stored settings declare, counted before memory is allocated.
 

@@ -84,19 +84,18 @@ class Interaction(Term):
         return with_fields(self, reach=reach, **fields)
 
     def _of_distance(self, r: Scalar) -> Scalar:
-        function, units = detached_unless_learned(self.function, self.learn), self.units
-        coefficient = ready(self.coefficient)
-        if units is None:
-            return coefficient() * function(r[None] / self.reach)[0]
-        value = jnp.asarray(function(r * units.length)).reshape(())
-        return coefficient() * value / units.energy
+        return self._value(r, lambda network: network(r[None] / self.reach)[0])
 
     def _of_displacement(self, z: Float[Array, " d"]) -> Scalar:
+        return self._value(z, lambda network: 0.5 * (network(z) + network(-z))[0])
+
+    def _value(self, place: Array, of: Callable[[Any], Scalar]) -> Scalar:
+        """W at a distance or displacement: what it is `of` a network, or the known function's."""
         function, units = detached_unless_learned(self.function, self.learn), self.units
         coefficient = ready(self.coefficient)
         if units is None:
-            return coefficient() * 0.5 * (function(z) + function(-z))[0]
-        value = jnp.asarray(function(z * units.length)).reshape(())
+            return coefficient() * of(function)
+        value = jnp.asarray(function(place * units.length)).reshape(())
         return coefficient() * value / units.energy
 
     def _table(self, one: Callable) -> Callable[[Array], Array]:

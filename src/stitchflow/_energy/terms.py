@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
-from stitchflow._energy.networks import MLP, Declared
+from stitchflow._energy.networks import MLP, Declared, with_time
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._parts import Part, is_own
 from stitchflow._status import BadInput, BadInputType, NotAvailable
@@ -219,24 +219,19 @@ class Potential(Term):
         function, units = detached_unless_learned(self.function, self.learn), self.units
         coefficient = ready(self.coefficient)
         if units is None:  # a network
-            if self.time_varying:
-                x = jnp.concatenate([x, (2.0 * t - 1.0)[:, None].astype(x.dtype)], axis=1)
+            x = with_time(x, t) if self.time_varying else x
             return coefficient() * function(x)[:, 0]
         one = function if self.time_varying else lambda p, _: function(p)
         value = lambda p, s: jnp.asarray(one(p, s)).reshape(())
         values = jax.vmap(value)(units.space_out(x), units.time_out(t))
         return coefficient() * values / units.energy
 
-    def _flat(self, x: Array, t: Array) -> tuple[Array, Array]:
-        s, m, d = x.shape
-        return x.reshape(s * m, d), jnp.repeat(t, m, total_repeat_length=s * m)
-
     def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
-        return self.potential(*self._flat(x, t)).reshape(x.shape[:2])
+        return self.potential(*flat(x, t)).reshape(x.shape[:2])
 
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
-        flat, times = self._flat(x, t)
-        return jax.grad(lambda y: self.potential(y, times).sum())(flat).reshape(x.shape)
+        points, times = flat(x, t)
+        return jax.grad(lambda y: self.potential(y, times).sum())(points).reshape(x.shape)
 
     def local(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         return self.first_variation(x, t, cloud, field)
@@ -367,6 +362,14 @@ class InternalEnergy(Term):
         density = jnp.exp(field.log_density)
         values = jax.vmap(self._internal)(density.reshape(-1)).reshape(density.shape)
         return values / density
+
+
+def flat(
+    x: Float[Array, "s m d"], t: Float[Array, " s"]
+) -> tuple[Float[Array, "p d"], Float[Array, " p"]]:
+    """The points of several marginals as one list, each with its time."""
+    s, m, d = x.shape
+    return x.reshape(s * m, d), jnp.repeat(t, m, total_repeat_length=s * m)
 
 
 def arity(function: Callable) -> int:

@@ -12,12 +12,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
-from stitchflow._energy.networks import MLP, Declared
+from stitchflow._energy.networks import MLP, Declared, with_time
 from stitchflow._energy.terms import (
     Term,
     arity,
     check_function,
     detached_unless_learned,
+    flat,
     shape_of,
     with_fields,
 )
@@ -110,10 +111,7 @@ class VectorField(Term):
         if units is not None:
             one = function if self.time_varying else lambda p, _: function(p)
             return jax.vmap(one)(units.space_out(x), units.time_out(t)) / units.speed
-        inputs = lambda y: y
-        if self.time_varying:
-            when = (2.0 * t - 1.0)[:, None].astype(x.dtype)
-            inputs = lambda y: jnp.concatenate([y, when], axis=1)
+        inputs = lambda y: with_time(y, t) if self.time_varying else y
         if self.turns is None:
             return function(inputs(x))
         antisymmetric = self.turns - self.turns.transpose(0, 2, 1)
@@ -127,6 +125,4 @@ class VectorField(Term):
 
     def gradient(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         """Minus the velocity, as for every term that is not a gradient."""
-        s, m, d = x.shape
-        times = jnp.repeat(t, m, total_repeat_length=s * m)
-        return -self.velocity(x.reshape(s * m, d), times).reshape(x.shape)
+        return -self.velocity(*flat(x, t)).reshape(x.shape)

@@ -19,7 +19,7 @@ from stitchflow._measure.kde import KDE
 from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.flow import Flow, simulate_in_units
 from stitchflow._training.optimise import Optimum
-from stitchflow._types import KeyLike, as_cloud, as_key, as_rng, as_times, check_count, check_number
+from stitchflow._types import KeyLike, as_key, as_rng, as_times, check_count
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,11 @@ class DrivenFlow(Flow):
 
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
         """The velocity that moves the marginal at time t: the drift minus beta times the score."""
-        points, when = self.units.space_in(as_cloud(x, "x", self.dim)), check_number(t, "t")
+        points, time = self.units.points_in(x), self.units.moment_in(t)
         # A drift of place and time alone does not depend on the population.
         alone = not any(term.sees_others for term in self.energy.terms)
-        cloud = points if alone else self.units.space_in(np.asarray(self.sample([when], 1000)[0]))
-        rho = KDE.uniform(cloud)
-        time = jnp.asarray(self.units.time_in(when), float)
-        return velocity(self.energy, points, time, rho) * self.units.speed
+        cloud = points if alone else self.units.space_in(np.asarray(self.sample([t], 1000)[0]))
+        return velocity(self.energy, points, time, KDE.uniform(cloud)) * self.units.speed
 
     def simulate(
         self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False

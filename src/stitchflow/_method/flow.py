@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -99,6 +102,22 @@ class Flow:
             times: when positions are returned, within the fitted range.
         """
         raise NotAvailable(self.method, "transport", "it has no curve")
+
+
+def in_pieces(
+    x: np.ndarray,
+    times: np.ndarray,
+    inner: np.ndarray,
+    way: Callable[[np.ndarray, float, float], np.ndarray],
+) -> Float[Array, "t n d"]:
+    """Positions at `times` of points that go a `way(x, start, end)` between inner times."""
+    path = [x]
+    for a, b in pairwise(times):
+        between = inner[(inner > min(a, b)) & (inner < max(a, b))]
+        for start, end in pairwise([a, *(between if a < b else between[::-1]), b]):
+            x = x + way(x, start, end)
+        path.append(x)
+    return jnp.asarray(np.stack(path))
 
 
 def simulate_in_units(

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from scipy.spatial import KDTree
 
 from stitchflow._data.observations import Observations
-from stitchflow._energy.networks import MLP
+from stitchflow._energy.networks import MLP, with_time
 from stitchflow._measure.curve import Curve
 from stitchflow._objective.intervals import Intervals
 from stitchflow._parts import Part
@@ -37,7 +37,7 @@ class GrowthRate(eqx.Module):
     network: MLP
 
     def __call__(self, x: Float[Array, "*b d"], t: Float[Array, "*b"]) -> Float[Array, "*b"]:
-        return self.network(jnp.concatenate([x, (2.0 * t - 1.0)[..., None]], axis=-1))[..., 0]
+        return self.network(with_time(x, t))[..., 0]
 
 
 class Growth(eqx.Module, Part):

@@ -71,18 +71,18 @@ class StitchedFlow(Flow):
 
     def log_density(self, x: Any, t: float) -> Float[Array, " m"]:
         rho = self.marginal(t)
-        return _log_density(rho, self._points(x)) - self.dim * np.log(self.units.length)
+        return _log_density(rho, self.units.points_in(x)) - self.dim * np.log(self.units.length)
 
     def score(self, x: Any, t: float) -> Float[Array, "m d"]:
-        return _score(self.marginal(t), self._points(x)) / self.units.length
+        return _score(self.marginal(t), self.units.points_in(x)) / self.units.length
 
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
         """Kernel-averaged velocity of the curve (eq:kde_vel); the energy's outside its times."""
-        end = self._nearest(t)
+        points, end = self.units.points_in(x), self._nearest(t)
         if end != t:
-            rho, time = self.marginal(t), jnp.asarray(self.units.time_in(t), float)
-            return energy_velocity(self.energy, self._points(x), time, rho) * self.units.speed
-        return _velocity(self.curve, self._points(x), self._inside(t)) * self.units.speed
+            rho = self.marginal(t)
+            return energy_velocity(self.energy, points, self._inside(t), rho) * self.units.speed
+        return _velocity(self.curve, points, self._inside(t)) * self.units.speed
 
     def simulate(
         self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
@@ -119,7 +119,7 @@ class StitchedFlow(Flow):
         This probability flow maps each fitted marginal exactly to the others. The points are at `x`
         at `times[0]`, and all times lie within those of the curve.
         """
-        times, points = as_times(times), self._points(x)
+        times, points = as_times(times), self.units.points_in(x)
         for t in times:
             if self._nearest(t) != t:
                 t0, t1 = (self.units.time_out(end) for end in (self.curve.t0, self.curve.t1))
@@ -140,7 +140,7 @@ class StitchedFlow(Flow):
         """The learned rate of birth minus death at points `x` (m, d), per unit of time."""
         if self.curve.growth is None:
             raise NotAvailable(self.method, "growth", "it was fitted without growth")
-        points = self._points(x)
+        points = self.units.points_in(x)
         when = jnp.clip(self._inside(check_number(t, "t")), 0.0, 1.0)
         times = jnp.broadcast_to(when, points.shape[:1])
         return self.curve.growth(points, times) / self.units.duration
@@ -162,9 +162,6 @@ class StitchedFlow(Flow):
             return rho
         cloud = rho.sample(2000, jax.random.key(0))
         return KDE.uniform(self._extrapolate(cloud, end, t, jax.random.key(1)))
-
-    def _points(self, x: Any) -> Array:
-        return self.units.space_in(as_cloud(x, "x", self.dim))
 
     def _inside(self, t: float) -> Scalar:
         return jnp.asarray(self.units.time_in(t), float)
@@ -227,9 +224,7 @@ def _transport(curve: Curve, x: Array, stops: Array, interval: Array) -> Float[A
             share = (t - nodes[j]) / curve.steps[j]
             mixed = (1.0 - share) * logits[j] + share * logits[j + 1]
             centres, velocities = curve.within(j, share)
-            moved = curve.kde(centres, mixed).field(y, velocities)
-            assert moved.velocity is not None
-            return moved.velocity
+            return curve.kde(centres, mixed).field(y, velocities).velocity
 
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(field),
@@ -249,28 +244,7 @@ def _transport(curve: Curve, x: Array, stops: Array, interval: Array) -> Float[A
     return jnp.concatenate([x[None], path])
 
 
-@eqx.filter_jit
-def _marginal(curve: Curve, t: Scalar) -> KDE:
-    return curve.at(t)
-
-
-@eqx.filter_jit
-def _sample(curve: Curve, t: Scalar, key: Array, n: int) -> Array:
-    return curve.at(t).sample(n, key)
-
-
-@eqx.filter_jit
-def _log_density(rho: KDE, x: Array) -> Array:
-    return rho.log_density(x)
-
-
-@eqx.filter_jit
-def _score(rho: KDE, x: Array) -> Array:
-    return rho.score(x)
-
-
-@eqx.filter_jit
-def _velocity(curve: Curve, x: Array, t: Scalar) -> Array:
-    velocity = curve.at(t).field(x, curve.velocity(t)).velocity
-    assert velocity is not None
-    return velocity
+_marginal = eqx.filter_jit(lambda curve, t: curve.at(t))
+_sample = eqx.filter_jit(lambda curve, t, key, n: curve.at(t).sample(n, key))
+_velocity = eqx.filter_jit(lambda curve, x, t: curve.at(t).field(x, curve.velocity(t)).velocity)
+_log_density, _score = eqx.filter_jit(KDE.log_density), eqx.filter_jit(KDE.score)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import numpy as np
 from jaxtyping import Array
 
 from stitchflow._data.snapshots import Snapshots
@@ -63,11 +62,10 @@ class ActionMatching(Driven):
 
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
         pairing, start, loop = jax.random.split(key, 3)
-        units = data.units
         terms = (Potential(hidden=self.hidden, time_varying=True),)
         if self.beta > 0.0:
             terms += (Entropy(self.beta, learn=False),)
-        energy = Energy(terms).init(np.asarray(units.space_in(data.x)), units, start)
+        energy = Energy(terms).init_for(data, start)
         return minimise(
             jax.tree_util.Partial(ActionMatching.loss, self),
             energy,

@@ -14,13 +14,13 @@ from jaxtyping import Array, Float
 from stitchflow._data.observations import Observations
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import flat
 from stitchflow._energy.vector_field import VectorField
 from stitchflow._method.driven import Driven, DrivenFlow
 from stitchflow._training.optimise import Optimiser, Optimum, minimise
 from stitchflow._types import (
     KeyLike,
     Scalar,
-    as_cloud,
     as_key,
     as_times,
     check_count,
@@ -84,9 +84,9 @@ class CNF(Driven):
 
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
         start, loop = jax.random.split(key)
-        units, seen = data.units, (Observations.of(data), Gaussian.of(data))
-        energy = Energy((VectorField(hidden=self.hidden, time_varying=True),))
-        energy = energy.init(np.asarray(units.space_in(data.x)), units, start)
+        seen = Observations.of(data), Gaussian.of(data)
+        drift = VectorField(hidden=self.hidden, time_varying=True)
+        energy = Energy((drift,)).init_for(data, start)
         loss = jax.tree_util.Partial(CNF.loss, self)
         return minimise(
             loss, energy, seen, loop, self.optimiser, STEPS, progress, self.name, checkpoint
@@ -98,13 +98,12 @@ class CNF(Driven):
         """Negative log likelihood and motion of one minibatch, as sums over snapshots."""
         (seen, base), (choose, signs) = data, jax.random.split(key)
         times, points, weights, scale = seen.minibatch(self.batch, choose)
-        x, (s, n, d) = points.reshape(-1, points.shape[2]), points.shape
-        t = jnp.repeat(times, n, total_repeat_length=s * n)
+        x, t = flat(points, times)
         probe = None
-        if d > EXACT_TRACE_UP_TO:
+        if x.shape[1] > EXACT_TRACE_UP_TO:
             probe = jax.random.rademacher(signs, x.shape, x.dtype)
         way = back_to_base(energy, x, t, self.moves, probe)
-        mean = lambda values: scale * (weights * values.reshape(s, n)).sum()
+        mean = lambda values: scale * (weights * values.reshape(weights.shape)).sum()
         likelihood = mean(base.log_density(way.z) - way.divergence)
         motion = mean(way.action)
         parts = {"likelihood": likelihood, "motion": motion}
@@ -231,9 +230,8 @@ class CNFFlow(DrivenFlow):
         return inside / self.units.length
 
     def _arguments(self, x: Any, t: float) -> tuple[Array, Array]:
-        points = self.units.space_in(as_cloud(x, "x", self.dim))
-        when = jnp.asarray(self.units.time_in(check_number(t, "t")), float)
-        return points, jnp.broadcast_to(when, points.shape[:1])
+        points = self.units.points_in(x)
+        return points, jnp.broadcast_to(self.units.moment_in(t), points.shape[:1])
 
 
 @eqx.filter_jit

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from stitchflow._energy.networks import MLP
+from stitchflow._energy.networks import MLP, with_time
 from stitchflow._types import Scalar
 
 SHAPES = 6  # parameters of the map of one coordinate
@@ -80,8 +80,7 @@ class Coupling(eqx.Module):
     def warp(self, x: Float[Array, "m d"], t: Float[Array, " m"]) -> Warp:
         """The warp at points x and times t."""
         others = bounded(x, 4.0) * ~self.active[None, :]
-        seen = jnp.concatenate([others, (2.0 * t - 1.0)[:, None]], axis=1)
-        raw = self.network(seen).reshape(*x.shape, SHAPES)
+        raw = self.network(with_time(others, t)).reshape(*x.shape, SHAPES)
         return Warp.of(raw * self.active[None, :, None])
 
     def forward(self, u: Float[Array, "m d"], t: Float[Array, " m"]) -> Float[Array, "m d"]:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from stitchflow._data.observations import batch_sizes, some_of
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
-from stitchflow._energy.networks import MLP
+from stitchflow._energy.networks import MLP, with_time
 from stitchflow._energy.terms import detached_unless_learned
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._objective.consistency import energy_distance
@@ -37,7 +37,7 @@ class Maps(eqx.Module):
     network: MLP
 
     def __call__(self, x: Float[Array, " d"], t: Scalar, tau: Scalar) -> Float[Array, " d"]:
-        return x + tau * self.network(jnp.concatenate([x, (2.0 * t - 1.0)[None]]))
+        return x + tau * self.network(with_time(x, t))
 
 
 @dataclass(frozen=True)

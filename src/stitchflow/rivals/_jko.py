@@ -50,8 +50,7 @@ class JKOMethod(Driven):
 
     def start(self, data: Snapshots, key: Array) -> Energy:
         """The energy with parameters for this data."""
-        units = data.units
-        return self.energy.init(np.asarray(units.space_in(data.x)), units, key)
+        return self.energy.init_for(data, key)
 
 
 class Marginals(eqx.Module):

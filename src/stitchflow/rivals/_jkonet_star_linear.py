@@ -96,7 +96,7 @@ class JKOnetStarLinear(Driven):
 
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
         start, units = time.perf_counter(), data.units
-        energy = self.energy_form.init(np.asarray(units.space_in(data.x)), units, key)
+        energy = self.energy_form.init_for(data, key)
         some = data.subsample(self.individuals, key)
         marginals = Marginals.of(some, units, energy.needs_density)
         came = origins(some, units)

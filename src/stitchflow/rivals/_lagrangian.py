@@ -9,7 +9,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._data.snapshots import Snapshots
@@ -73,11 +72,10 @@ class _Lagrangian(Driven):
 
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
         pairing, start, bend, loop = jax.random.split(key, 4)
-        units = data.units
         terms = (Potential(hidden=self.hidden, time_varying=True),)
         if self.beta > 0.0:
-            terms += (Entropy(self.beta * units.energy, learn=False),)
-        energy = Energy(terms).init(np.asarray(units.space_in(data.x)), units, start)
+            terms += (Entropy(self.beta * data.units.energy, learn=False),)
+        energy = Energy(terms).init_for(data, start)
         curve = Bends(MLP(2 * data.dim + 2, self.curve_hidden, data.dim, bend))
         optimum = minimise(
             jax.tree_util.Partial(_Lagrangian.loss, self),

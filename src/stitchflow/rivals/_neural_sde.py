@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 from jaxtyping import Array
 
 from stitchflow._data.observations import Observations
@@ -71,11 +70,9 @@ class NeuralSDE(Driven):
 
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
         start, loop = jax.random.split(key)
-        units, seen = data.units, Observations.of(data)
         drift = VectorField(hidden=self.hidden, time_varying=True)
-        energy = drift + Entropy(START * units.energy)
-        energy = energy.init(np.asarray(units.space_in(data.x)), units, start)
-        loss = jax.tree_util.Partial(NeuralSDE.loss, self)
+        energy = (drift + Entropy(START * data.units.energy)).init_for(data, start)
+        loss, seen = jax.tree_util.Partial(NeuralSDE.loss, self), Observations.of(data)
         return minimise(
             loss, energy, seen, loop, self.optimiser, STEPS, progress, self.name, checkpoint
         )

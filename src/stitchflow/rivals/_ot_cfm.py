@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import numpy as np
 from jaxtyping import Array
 
 from stitchflow._data.snapshots import Snapshots
@@ -59,9 +58,9 @@ class OTCFM(Driven):
 
     def learn(self, data: Snapshots, key: Array, progress: bool, checkpoint: Any) -> Optimum:
         couple, start, loop = jax.random.split(key, 3)
-        units, pairs = data.units, Pairs.nearest(data, as_rng(couple))
-        energy = Energy((VectorField(hidden=self.hidden, time_varying=True),))
-        energy = energy.init(np.asarray(units.space_in(data.x)), units, start)
+        pairs = Pairs.nearest(data, as_rng(couple))
+        drift = VectorField(hidden=self.hidden, time_varying=True)
+        energy = Energy((drift,)).init_for(data, start)
         loss = jax.tree_util.Partial(OTCFM.loss, self)
         return minimise(
             loss, energy, pairs, loop, self.optimiser, STEPS, progress, self.name, checkpoint

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._measure.coupling import draw, plan
 from stitchflow._method.contract import Fit, Method, Packed
-from stitchflow._method.flow import Flow
+from stitchflow._method.flow import Flow, in_pieces
 from stitchflow._status import Status
 from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, as_weights, check_count
 from stitchflow.tracking import tqdm
@@ -117,12 +116,5 @@ class OTLinearFlow(Flow):
     ) -> Float[Array, "t n d"]:
         times, x = as_times(times), np.asarray(as_cloud(x0, "x0", self.dim), np.float64)
         as_weights(weights, len(x))  # individuals do not interact here
-        inner = self.data.times[1:-1]
-        path = [x]
-        for a, b in pairwise(times):
-            low, high = min(a, b), max(a, b)
-            stops = [a, *sorted(inner[(inner > low) & (inner < high)], reverse=bool(b < a)), b]
-            for s, e in pairwise(stops):
-                x = x + (e - s) * np.asarray(self.velocity(x, 0.5 * (s + e)))
-            path.append(x)
-        return jnp.asarray(np.stack(path))
+        way = lambda x, s, e: (e - s) * np.asarray(self.velocity(x, 0.5 * (s + e)))
+        return in_pieces(x, times, self.data.times[1:-1], way)

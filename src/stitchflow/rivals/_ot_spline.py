@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._measure.coupling import chain, draw
 from stitchflow._method.contract import Fit, Method, Packed
-from stitchflow._method.flow import Flow
+from stitchflow._method.flow import Flow, in_pieces
 from stitchflow._status import Status
 from stitchflow._types import (
     KeyLike,
@@ -50,13 +49,10 @@ class OTSpline(Method):
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         start = time.perf_counter()
-        weights = [data.cloud_weights(k) for k in range(len(data))]
         if data.paired:
-            assert data.ids is not None
-            paths = data.paths
-            order = [np.argsort(data.ids[data.slice(k)], kind="stable") for k in range(len(data))]
-            shares = np.mean([w[o] for w, o in zip(weights, order, strict=True)], axis=0)
+            paths, shares = data.paths, data.path_weights.mean(axis=0)
         else:
+            weights = [data.cloud_weights(k) for k in range(len(data))]
             paths = chain(data.clouds, weights, int(data.counts.max()), as_rng(key))
             shares = np.ones(paths.shape[1])
         done = Status(True, f"{paths.shape[1]} splines")
@@ -117,11 +113,5 @@ class OTSplineFlow(Flow):
     ) -> Float[Array, "t n d"]:
         times, x = as_times(times), np.asarray(as_cloud(x0, "x0", self.dim), np.float64)
         as_weights(weights, len(x))  # individuals do not interact here
-        inner, way = self.times[1:-1], [x]
-        for a, b in pairwise(times):
-            low, high = min(a, b), max(a, b)
-            stops = [a, *sorted(inner[(inner > low) & (inner < high)], reverse=bool(b < a)), b]
-            for s, e in pairwise(stops):
-                x = x + (self._places(e) - self._places(s))[self._nearest(x, s)]
-            way.append(x)
-        return jnp.asarray(np.stack(way))
+        way = lambda x, s, e: (self._places(e) - self._places(s))[self._nearest(x, s)]
+        return in_pieces(x, times, self.times[1:-1], way)

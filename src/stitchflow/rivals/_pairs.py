@@ -94,9 +94,7 @@ class Pairs(eqx.Module):
     @staticmethod
     def known(data: Snapshots, rng: np.random.Generator) -> Pairs:
         """Pairs of equal ids in paired data; the weight of a pair is the mean of its ends'."""
-        assert data.ids is not None
-        orders = [np.argsort(data.ids[data.slice(k)], kind="stable") for k in range(len(data))]
-        weights = [data.cloud_weights(k)[order] for k, order in enumerate(orders)]
+        weights = data.path_weights
         paths, size = np.asarray(data.units.space_in(data.paths)), DRAWS * int(data.counts[0])
         found = []
         for k in range(len(data) - 1):

@@ -21,7 +21,7 @@ from stitchflow._energy.energy import velocity as energy_velocity
 from stitchflow._energy.networks import MLP, Declared
 from stitchflow._energy.packing import named_arrays, packed_method, unpacked_method, with_arrays
 from stitchflow._energy.simulate import simulate
-from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._energy.terms import Entropy, Potential, flat
 from stitchflow._measure.kde import KDE, Cloud, Field
 from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.flow import Flow, simulate_in_units
@@ -30,7 +30,6 @@ from stitchflow._training.optimise import Optimiser, minimise
 from stitchflow._types import (
     KeyLike,
     Scalar,
-    as_cloud,
     as_key,
     as_times,
     check_count,
@@ -119,11 +118,8 @@ class PathFlow(Method):
         curve, energy = model
         draw, when, who = jax.random.split(key, 3)
         times, x, weights, scale = seen.minibatch(self.batch, draw)
-        s, n, d = x.shape
-        each = jnp.repeat(times, n, total_repeat_length=s * n)
-        density = curve.log_density(x.reshape(s * n, d), each)
-        misfit = -scale * (weights.reshape(s * n) * density).sum()
-        m = self.batch // 2 + 1
+        misfit = -scale * (weights.reshape(-1) * curve.log_density(*flat(x, times))).sum()
+        m, d = self.batch // 2 + 1, x.shape[2]
         t = (jnp.arange(m) + jax.random.uniform(when, (m,))) / m
         residual = velocity_residual(curve, energy, jax.random.normal(who, (m, d)), t)
         return misfit + self.weight * residual, {"divergence": misfit, "residual": residual}
@@ -193,29 +189,25 @@ class NormalizingFlow(Flow):
         return self.units.space_out(jnp.stack(clouds))
 
     def log_density(self, x: Any, t: float) -> Float[Array, " m"]:
-        points, rho = self._points(x), self._beyond(t)
+        points, when, rho = self._asked(x, t)
         if rho is None:
-            values = _at(FlowCurve.log_density, self.flow_curve, points, self._inside(t))
+            values = _at(FlowCurve.log_density, self.flow_curve, points, when)
         else:
             values = rho.log_density(points)
         return values - self.dim * np.log(self.units.length)
 
     def score(self, x: Any, t: float) -> Float[Array, "m d"]:
-        points, rho = self._points(x), self._beyond(t)
+        points, when, rho = self._asked(x, t)
         if rho is None:
-            return (
-                _at(FlowCurve.score, self.flow_curve, points, self._inside(t)) / self.units.length
-            )
+            return _at(FlowCurve.score, self.flow_curve, points, when) / self.units.length
         return rho.score(points) / self.units.length
 
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
         """The velocity of the curve, or that of the energy outside its times."""
-        points, rho = self._points(x), self._beyond(t)
+        points, when, rho = self._asked(x, t)
         if rho is None:
-            return (
-                _at(FlowCurve.velocity, self.flow_curve, points, self._inside(t)) * self.units.speed
-            )
-        return energy_velocity(self.energy, points, self._inside(t), rho) * self.units.speed
+            return _at(FlowCurve.velocity, self.flow_curve, points, when) * self.units.speed
+        return energy_velocity(self.energy, points, when, rho) * self.units.speed
 
     def simulate(
         self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
@@ -223,18 +215,12 @@ class NormalizingFlow(Flow):
         """Positions of individuals that the energy alone moves from x0; the curve is not used."""
         return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
 
-    def _points(self, x: Any) -> Array:
-        return self.units.space_in(as_cloud(x, "x", self.dim))
-
-    def _inside(self, t: float) -> Scalar:
-        return jnp.asarray(self.units.time_in(check_number(t, "t")), float)
-
-    def _beyond(self, t: float) -> KDE | None:
-        """The marginal at a time outside those of the curve; None within them."""
-        inside = float(self.units.time_in(check_number(t, "t")))
-        if -1e-9 <= inside <= 1.0 + 1e-9:
-            return None
-        return KDE.uniform(self._cloud(t, 2000, jax.random.key(0)))
+    def _asked(self, x: Any, t: float) -> tuple[Array, Scalar, KDE | None]:
+        """Points and time in internal units, and the marginal where the curve does not reach."""
+        points, when = self.units.points_in(x), self.units.moment_in(t)
+        within = -1e-9 <= float(self.units.time_in(t)) <= 1.0 + 1e-9
+        rho = None if within else KDE.uniform(self._cloud(t, 2000, jax.random.key(0)))
+        return points, when, rho
 
     def _cloud(self, t: float, n: int, key: Array) -> Float[Array, "n d"]:
         inside, (here, there) = float(self.units.time_in(t)), jax.random.split(key)
@@ -255,6 +241,4 @@ def _at(function: Any, curve: FlowCurve, x: Array, t: Scalar) -> Array:
     return function(curve, x, jnp.broadcast_to(t, x.shape[:1]))
 
 
-@eqx.filter_jit
-def _draw(curve: FlowCurve, t: Scalar, n: int, key: Array) -> Array:
-    return curve.sample(t, n, key)
+_draw = eqx.filter_jit(FlowCurve.sample)

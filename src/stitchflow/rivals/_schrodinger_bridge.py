@@ -77,8 +77,7 @@ class SchrodingerBridge(Driven):
         bridge = lambda x, y, a, b, gap: entropic_plan(x, y, a, b, 2.0 * level * gap)
         pairs = Pairs.coupled(data, bridge, rng)
         drift = VectorField(hidden=self.hidden, time_varying=True)
-        energy = drift + Entropy(beta, learn=False)
-        energy = energy.init(np.asarray(units.space_in(data.x)), units, start)
+        energy = (drift + Entropy(beta, learn=False)).init_for(data, start)
         loss = jax.tree_util.Partial(SchrodingerBridge.loss, self)
         return minimise(
             loss, energy, pairs, loop, self.optimiser, STEPS, progress, self.name, checkpoint
