@@ -60,7 +60,7 @@ class MLP(eqx.Module):
 
 
 def with_time(x: Float[Array, "*m d"], t: Float[Array, "*m"]) -> Float[Array, "*m i"]:
-    """Places as networks see them: their time, from 0 to 1, is one more coordinate from -1 to 1."""
+    """The input of a network: points `x` and, mapped from [0, 1] to [-1, 1], their time `t`."""
     return jnp.concatenate([x, (2.0 * t - 1.0)[..., None].astype(x.dtype)], axis=-1)
 
 

@@ -367,7 +367,7 @@ class InternalEnergy(Term):
 def flat(
     x: Float[Array, "s m d"], t: Float[Array, " s"]
 ) -> tuple[Float[Array, "p d"], Float[Array, " p"]]:
-    """The points of several marginals as one list, each with its time."""
+    """The points `x` of several marginals as one list, and the time of each from the times `t`."""
     s, m, d = x.shape
     return x.reshape(s * m, d), jnp.repeat(t, m, total_repeat_length=s * m)
 

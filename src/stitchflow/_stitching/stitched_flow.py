@@ -189,8 +189,8 @@ def survivors(
     """Row numbers of as many individuals as before, each repeated in proportion to its gain.
 
     This is stratified resampling. Rows keep their weights: row i represents a part of the
-    population as large as its weight, and its successor is drawn from the individual that lies
-    there once weights are multiplied by gains.
+    population as large as its weight, and is replaced by the individual at a random place of that
+    part, once weights are multiplied by gains.
 
     Arguments:
         log_gain: the logarithm of the factor by which each individual multiplies.
