@@ -142,10 +142,11 @@ def fitted():
 def _started(method):
     import jax
 
+    from stitchflow._stitching.start import start_model
     from stitchflow._training.optimise import Optimum
 
-    model = method.model(DATA, *jax.random.split(jax.random.key(0)))
-    return Optimum(model, {}, sf.Status(True, "started"), 0, 0.0)
+    model = start_model(method.plan(DATA), DATA, *jax.random.split(jax.random.key(0)))
+    return Optimum(model, [], sf.Status(True, "started"), 0, 0.0)
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -48,5 +48,5 @@ def test_bad_devices_are_refused():
     data = sf.Snapshots.from_arrays([np.eye(3, 1), 1.0 + np.eye(3, 1)], [0.0, 1.0])
     with pytest.raises(TypeError, match="devices must be some of"):
         sf.fit(data, devices=["cpu"])
-    with pytest.raises(TypeError, match="only stitching"):
+    with pytest.raises(TypeError, match="nearest cannot share a fit"):
         sf.fit(data, sf.Nearest(), devices=jax.devices())

@@ -191,7 +191,8 @@ def _history(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[Stag
         if not name.startswith("history/"):
             continue
         if array.dtype.kind not in "iuf" or array.ndim != 1:
-            raise BadInput(f"the stored {name} is not a column of numbers")
+            words = name.removeprefix("history/")
+            raise BadInput(f"the stored history of {words} is not a column of numbers")
         column, _, number = name.removeprefix("history/").rpartition("/")
         later = bool(column) and number.isdigit()
         stages.setdefault(int(number) if later else 1, {})[column if later else number] = array
