@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._energy.energy import Energy
 from stitchflow._measure.curve import Curve
-from stitchflow._measure.kde import Field, over_stations
+from stitchflow._measure.kde import Field
 from stitchflow._objective.intervals import Draws, Intervals
 from stitchflow._objective.residual import Estimated
 from stitchflow._types import Scalar
@@ -61,14 +61,10 @@ class DensityResidual(Estimated):
             return curve.kde(centres, logits).moving_field(x, velocities, draws is None)
 
         def parts(place: float) -> tuple[Float[Array, "i m 1"], Float[Array, "i m 1"]]:
-            times, centres, logits = intervals.at(place)
-            x = centres if draws is None else centres[:, draws.some] + draws.offset
-            sizes = (x.shape[1], centres.shape[1])
-            fields = over_stations(at, *sizes, centres, logits, intervals.velocities(place), x)
-            own = None if draws is None else draws.some
-            measure = (times, curve.cloud(centres, logits, own), fields)
-            drained = energy.divergence(x, *measure)
-            drained += (energy.gradient(x, *measure) * fields.score).sum(-1)
+            here = self.looked(curve, intervals, draws, place, at)
+            fields = here[-1]
+            drained = energy.divergence(*here)
+            drained += (energy.gradient(*here) * fields.score).sum(-1)
             drained /= self.kinetic
             unit = jnp.ones_like(drained) if self.relative else jnp.exp(fields.log_density)
             return (unit * (fields.rate - drained))[..., None], (unit * drained)[..., None]

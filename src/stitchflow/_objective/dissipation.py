@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._energy.energy import Energy
 from stitchflow._measure.curve import Curve
-from stitchflow._measure.kde import Cloud, Field, over_stations
+from stitchflow._measure.kde import Cloud, Field
 from stitchflow._objective.intervals import Draws, Intervals
 from stitchflow._objective.residual import Estimated
 from stitchflow._status import BadInput
@@ -71,20 +71,16 @@ class DissipationResidual(Estimated):
             known = rho.field_without_self() if energy.needs_density else Field()
             return known.having(velocity=velocities)
 
-        def looked(place: float) -> tuple[Array, Array, Cloud, Field]:
-            _, centres, logits = intervals.at(place)
-            x = centres if draws is None else centres[:, draws.some] + draws.offset
-            velocities, sizes = intervals.velocities(place), (x.shape[1], centres.shape[1])
-            fields = over_stations(at, *sizes, centres, logits, velocities, x)
-            own = None if draws is None else draws.some
-            return x, middle, curve.cloud(centres, logits, own), fields
+        def seen(place: float) -> tuple[Array, Array, Cloud, Field]:
+            x, _, cloud, fields = self.looked(curve, intervals, draws, place, at)
+            return x, middle, cloud, fields
 
         def squares(place: float) -> Float[Array, "i m"]:
-            here = looked(place)
+            here = seen(place)
             slope, velocity = energy.gradient(*here) / self.kinetic, here[-1].velocity
             total = velocity**2 + (1.0 + (self.ridge or 0.0)) * slope**2
             return (total + 2.0 / self.kinetic * velocity * energy.circulation(*here)).sum(-1)
 
-        gained = energy.local(*looked(1.0)) - energy.local(*looked(0.0))
+        gained = energy.local(*seen(1.0)) - energy.local(*seen(0.0))
         rates = 2.0 / self.kinetic * gained / intervals.step[:, None] + self.scheme.average(squares)
         return intervals.duration @ (weights * rates).sum(axis=1)

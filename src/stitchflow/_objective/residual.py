@@ -6,6 +6,7 @@ The velocity residual is $R_{vel} = \int_0^T E_{\rho_t}|v_t + \nabla\,\delta F/\
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from jaxtyping import Array, Float
 
 from stitchflow._energy.energy import Energy
 from stitchflow._measure.curve import Curve
-from stitchflow._measure.kde import Field, over_stations
+from stitchflow._measure.kde import Cloud, Field, over_stations
 from stitchflow._objective.intervals import Draws, Intervals, Midpoint, Scheme
 from stitchflow._parts import Part
 from stitchflow._status import BadInputType
@@ -180,6 +181,17 @@ class Estimated(Pointwise):
         weights: Float[Array, "i m"],
     ) -> Scalar:
         """The integral at `draws`, or with None at the particles with leave-one-out densities."""
+
+    def looked(
+        self, curve: Curve, intervals: Intervals, draws: Draws | None, place: float, field: Callable
+    ) -> tuple[Float[Array, "i m d"], Float[Array, " i"], Cloud, Field]:
+        """Points, times, measures and `field(centres, logits, velocities, x)` at one place."""
+        times, centres, logits = intervals.at(place)
+        some = None if draws is None else draws.some
+        x = centres if draws is None else centres[:, some] + draws.offset
+        sizes, velocities = (x.shape[1], centres.shape[1]), intervals.velocities(place)
+        fields = over_stations(field, *sizes, centres, logits, velocities, x)
+        return x, times, curve.cloud(centres, logits, some), fields
 
     def at_centres(
         self, curve: Curve, energy: Energy, intervals: Intervals | None = None
