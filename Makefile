@@ -33,8 +33,10 @@ lint: .venv/test.done
 docs: .venv/test.done
 	$(BIN)/mkdocs build --strict --quiet
 
-test: lint docs
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# Both workers get the longest files first (tests/conftest.py), so that neither waits at the end.
+test: .venv/test.done
+	$(MAKE) --no-print-directory -j2 lint docs
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-coverage: .venv/test.done
 	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered

@@ -14,6 +14,15 @@ install_import_hook("stitchflow", "shapes.arrays_only")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+# The files that take longest. Workers get them first, so that none waits for another at the end.
+LONGEST = ("test_stitching", "test_cli", "test_demo", "test_diagnose", "test_readme", "test_pages")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {name: k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
+
+
 @pytest.fixture(autouse=True, scope="module")
 def forget_programs():
     """What one file compiled no other file needs; kept, it would fill gigabytes."""
