@@ -66,22 +66,22 @@ TERMS = {"Potential", "Entropy", "Interaction", "VectorKernel", "VectorField", "
 
 def prose_and_code(source: str) -> tuple[int, int]:
     """Lines of comments and docstrings, and lines of code."""
-    prose: set[int] = set()
+    docstrings: set[int] = set()
     for node in ast.walk(ast.parse(source)):
         kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         if isinstance(node, kinds) and node.body and ast.get_docstring(node, clean=False):
             text = node.body[0]
-            prose |= set(range(text.lineno, (text.end_lineno or text.lineno) + 1))
+            docstrings |= set(range(text.lineno, (text.end_lineno or text.lineno) + 1))
+    comments: set[int] = set()
     code: set[int] = set()
     layout = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
-            prose.add(token.start[0])
+            comments.add(token.start[0])
         elif token.type not in layout:
             code |= set(range(token.start[0], token.end[0] + 1))
     blank = {i for i, line in enumerate(source.splitlines(), 1) if not line.strip()}
-    code -= {line for line in prose if source.splitlines()[line - 1].lstrip()[:1] in "#\"'r"}
-    return len(prose - blank), len(code - blank)
+    return len((docstrings | comments) - blank), len(code - docstrings - blank)
 
 
 def lines_of(paths: Iterable[Path]) -> tuple[int, int]:
