@@ -24,10 +24,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def forget_programs():
-    """What one file compiled no other file needs; kept, it would fill gigabytes."""
+def leave_nothing_behind():
+    """What one file compiled or drew no other file needs; kept, it would fill gigabytes."""
     yield
     jax.clear_caches()
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture

@@ -337,8 +337,10 @@ for file, key in ((path, None), (path, "s"), (column, None), (column, "s"), (row
         said = repr(read_table(file, Columns(time="t", id=key)).snapshots)
     except ValueError as error:
         said = str(error)
-    most = [resource.getrusage(who).ru_maxrss for who in (0, resource.RUSAGE_CHILDREN)]
-    print(json.dumps([said, *most]))
+    # Not `ru_maxrss` of this process: Linux starts that at the peak of the process that began it.
+    with open("/proc/self/status") as status:
+        own = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+    print(json.dumps([said, own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss]))
 """
 
 

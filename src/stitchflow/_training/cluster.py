@@ -20,8 +20,6 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 ClusterLike = int | str | None  # local workers, a scheduler's address, or this process
 
-# Jobs sent to the scheduler per worker thread: one runs, one waits; the others are not copied yet.
-AHEAD = 2
 SHOWN = 40  # characters of a job beside the bar
 # Settings of JAX that workers take over: the precision, and the cache of compiled programs.
 PRECISION = ("jax_enable_x64",)
@@ -121,7 +119,8 @@ def _there(
 
     def top_up() -> None:
         # Read again each time: clusters grow and shrink, and may start without workers.
-        room = AHEAD * max(1, sum(client.nthreads().values())) - len(running)
+        # One job a thread: Dask counts the death of a worker against the jobs that wait there, too.
+        room = max(1, sum(client.nthreads().values())) - len(running)
         for job in islice(waiting, max(0, room)):
             # Bytes, because Dask searches other arguments for tasks, and waits forever for results
             # that cannot be unpickled.
