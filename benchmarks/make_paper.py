@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from paper.experiments import run_paper
+from paper.experiments import run_paper, run_published
 from paper.page import write_page
 from stitchflow._command.fit_file import keep_compilations
 
@@ -19,9 +19,12 @@ ROOT = Path(__file__).parents[1]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="four tasks, one seed")
+    parser.add_argument("--published", action="store_true", help="only the published method")
     parser.add_argument("--draw", action="store_true", help="only tables and figures")
     parser.add_argument(
-        "--cluster", default=os.cpu_count(), help="local workers, or the address of a scheduler"
+        "--cluster",
+        default=os.cpu_count(),
+        help="0 for none, local workers, or the address of a scheduler",
     )
     chosen = parser.parse_args()
     keep_compilations()
@@ -30,7 +33,11 @@ def main() -> None:
     failures = []
     if not chosen.draw:
         cluster = int(chosen.cluster) if str(chosen.cluster).isdigit() else chosen.cluster
-        failures = run_paper(results, quick=chosen.quick, cluster=cluster)
+        cluster = cluster or None
+        if chosen.published:
+            failures = run_published(results, cluster=cluster)
+        else:
+            failures = run_paper(results, quick=chosen.quick, cluster=cluster)
     page = write_page(results, docs)
     print(f"wrote {page}")
     for failure in failures:

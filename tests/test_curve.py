@@ -12,7 +12,9 @@ from scipy.spatial.distance import cdist
 from stitchflow import Curve, Snapshots, Stitching
 from stitchflow._energy.networks import MLP
 from stitchflow._measure import coupling as _coupling
-from stitchflow._measure.curve import hermite, inverse_softplus, node_times, through_snapshots
+from stitchflow._measure.curve import hermite, inverse_softplus
+from stitchflow._measure.matched_paths import through_snapshots
+from stitchflow._measure.spacing import node_times
 from stitchflow._objective.growth import GrowthRate
 from stitchflow._stitching.start import start
 

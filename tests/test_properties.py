@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as arrays
 import stitchflow as sf
 from stitchflow._files.archive import Archive
 from stitchflow._files.whole import write_atomically
-from stitchflow._measure.curve import node_times, through_snapshots
+from stitchflow._measure.matched_paths import through_snapshots
+from stitchflow._measure.spacing import node_times
 from stitchflow._parts import described, made
 from stitchflow._reading.formats import Columns
 from stitchflow._reading.tables import read_table

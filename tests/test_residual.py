@@ -106,7 +106,7 @@ def test_parity_of_the_boxed_objective(x64, name):
         + Interaction(lambda r: -1.5 * jnp.exp(-(r**2))),
         3,
     )
-    got = VelocityResidual(SCHEMES[name]).at_centres(curve, energy, without_self=False)
+    got = VelocityResidual(SCHEMES[name], leave_one_out=False).at_centres(curve, energy)
     expected = getattr(parity, f"VELOCITY_RESIDUAL_CENTRES_{name.upper()}")
     assert float(got) == pytest.approx(expected, rel=1e-10)
 

@@ -31,7 +31,7 @@ def data():
 
 
 def test_pools_of_large_data_have_one_shape_and_reach_everybody(small_memory, data):
-    source = Observations.source(data)
+    source = Observations.source(data, data.units)
     pools = [source(tenth) for tenth in range(40)]
     assert {pool.points.shape for pool in pools} == {(3, 10, 2)}
     assert all((pool.counts == jnp.array([10, 10, 8])).all() for pool in pools)

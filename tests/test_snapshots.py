@@ -130,7 +130,9 @@ def test_names_may_be_dates(column):
     """A table whose ids are dates was refused by NumPy's words in the middle of a command."""
     x, t = np.random.default_rng(0).normal(size=(20, 2)), np.repeat([0.0, 1.0], 10)
     days = np.tile(np.arange(10), 2).astype("datetime64[D]")
-    data, later = (Snapshots.from_table(x, t, **{column: d}) for d in (days, days + 1))
+    data, later = (
+        Snapshots.from_table(x, t, **{column: d}) for d in (days, days + np.timedelta64(1, "D"))
+    )
     assert data.fingerprint != later.fingerprint
     other = {"ids": "groups", "groups": "ids"}[column]
     assert data.fingerprint != Snapshots.from_table(x, t, **{other: days}).fingerprint

@@ -158,7 +158,7 @@ def test_minibatches_are_unbiased():
     seen = Observations.of(data)
 
     def total(size, key):
-        _, points, w, share = seen.minibatch(size, key)
+        _, points, w, _, share, _ = seen.minibatch(size, key)
         return share * (points[:, :, 0] ** 2 * w).sum()
 
     exact = total(10_000, jax.random.key(0))

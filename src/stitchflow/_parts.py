@@ -22,9 +22,9 @@ from stitchflow._status import BadInput
 
 PACKAGE = "stitchflow"
 
-# The metadata of a setting that is left out while it is None: stored results of methods that did
-# not have it yet still stand for those that do.
-LATER = {"left out while None": True}
+# The metadata of a setting that is left out while it has its default: stored results of methods
+# that did not have it yet still stand for those that do.
+LATER = {"left out by default": True}
 
 NAMELESS = "<lambda>"  # and so known by the setting it is for
 
@@ -82,6 +82,12 @@ def constructor_defaults(kind: Any) -> dict[str, Any]:
     """The settings of a class that need not be given, by what they are then."""
     taken = inspect.signature(kind).parameters.items()
     return {name: s.default for name, s in taken if s.default is not s.empty}
+
+
+def default_of(field: Any) -> Any:
+    """What a field of a dataclass is where its setting is not given."""
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
 
 
 def _below(base: type) -> Iterator[type]:
@@ -148,7 +154,7 @@ class _Describer:
         found = {}
         for field in dataclasses.fields(value):
             entry = getattr(value, field.name)
-            later = entry is None and field.metadata == LATER
+            later = LATER.items() <= field.metadata.items() and entry == default_of(field)
             usual = callable(entry) and entry is field.default
             if not later and not usual and field.name not in leave_out:
                 found[field.name] = self.of(entry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stitchflow._data.snapshots import Snapshots
-from stitchflow._measure.curve import node_times
+from stitchflow._measure.spacing import node_times
 from stitchflow._types import rows_named
 
 # A snapshot of fewer than this share of the usual number of individuals is small.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,6 +19,26 @@ from stitchflow._stitching import defaults
 POOL = 2**25
 
 
+class Minibatch(NamedTuple):
+    """Some individuals of some times.
+
+    Arguments:
+        times: the internal times (s,).
+        points: the individuals (s, m, d).
+        weights: their weights, which sum to one at each time.
+        counts: how many individuals each of the times has in all.
+        scale: by which a sum over these times estimates the sum over all times.
+        total: how many individuals all times have in all.
+    """
+
+    times: Float[Array, " s"]
+    points: Float[Array, "s m d"]
+    weights: Float[Array, "s m"]
+    counts: Int[Array, " s"]
+    scale: float
+    total: Int[Array, ""]
+
+
 class Observations(eqx.Module):
     """Individuals of all times in internal units, padded to one size: shapes never change."""
 
@@ -32,6 +52,7 @@ class Observations(eqx.Module):
     @staticmethod
     def source(
         data: Snapshots,
+        units: Units,
         multiple: int = 1,
         place: Callable[[Observations], Observations] = lambda seen: seen,
     ) -> Callable[[int], Observations]:
@@ -40,13 +61,23 @@ class Observations(eqx.Module):
         Numbers are padded to a `multiple`, and `place` puts them where they belong.
         """
         if int(data.counts.max()) * len(data) * data.dim <= POOL:
-            everybody = place(Observations.of(data, multiple=multiple))
+            everybody = place(Observations.of(data, units, multiple=multiple))
             return lambda tenth: everybody
-        return lambda tenth: place(Observations.of(data, tenth, multiple))
+        return lambda tenth: place(Observations.of(data, units, tenth, multiple))
 
     @staticmethod
-    def of(data: Snapshots, pool: int = 0, multiple: int = 1) -> Observations:
-        """All individuals, or where they are too many a random pool of each time's."""
+    def of(
+        data: Snapshots, units: Units | None = None, pool: int = 0, multiple: int = 1
+    ) -> Observations:
+        """All individuals, or where they are too many a random pool of each time's.
+
+        Arguments:
+            data: the snapshots.
+            units: the internal units; None takes those of the data.
+            pool: the number of the pool.
+            multiple: numbers of individuals are padded to a multiple of this.
+        """
+        units = data.units if units is None else units
         sizes = np.minimum(data.counts, max(1, POOL // (len(data) * data.dim)))
         shape = (len(data), -(-int(sizes.max()) // multiple) * multiple)
         rng, chosen, orders = np.random.default_rng(pool), [], []
@@ -54,19 +85,19 @@ class Observations(eqx.Module):
             some = size < count
             chosen.append(np.sort(rng.choice(count, size, replace=False)) if some else slice(None))
             orders.append(rng.permutation(size))
-        clouds = (data.units.space_in(data.cloud(k)[rows]) for k, rows in enumerate(chosen))
+        clouds = (units.space_in(data.cloud(k)[rows]) for k, rows in enumerate(chosen))
         weights = (data.cloud_weights(k)[rows] for k, rows in enumerate(chosen))
         return Observations(
             padded(clouds, (*shape, data.dim), repeat=True),
             padded(weights, shape),
             jnp.asarray(sizes),
-            jnp.asarray(data.units.time_in(data.times), float),
+            jnp.asarray(units.time_in(data.times), float),
             padded(orders, shape, np.int32),
-            data.units,
+            units,
         )
 
-    def minibatch(self, size: int, key: Array) -> tuple[Array, Array, Array, float]:
-        """About `size` individuals: times, points, weights that sum to one, and the scale.
+    def minibatch(self, size: int, key: Array) -> Minibatch:
+        """About `size` individuals.
 
         All times while each can have 32 individuals, else a random set of times. Estimates of the
         sum over times are unbiased.
@@ -82,7 +113,7 @@ class Observations(eqx.Module):
             weights = jnp.take_along_axis(weights, rows, axis=1) / per_time
         else:
             weights = weights / counts[:, None].astype(weights.dtype)
-        return self.times[chosen], points, weights, t / some
+        return Minibatch(self.times[chosen], points, weights, counts, t / some, self.counts.sum())
 
     def __len__(self) -> int:
         return self.times.shape[0]

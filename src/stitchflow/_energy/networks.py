@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._parts import built_in, constructor_defaults
+from stitchflow._parts import Part, built_in, constructor_defaults
 from stitchflow._stitching import defaults
-from stitchflow._types import check_hidden
+from stitchflow._types import check_hidden, check_number
 
 
 class MLP(eqx.Module):
@@ -28,17 +29,25 @@ class MLP(eqx.Module):
         hidden: the widths of the layers between.
         outputs: the size of the last axis of what comes out.
         key: the random key of the weights.
+        last: the factor of the last layer's weights.
     """
 
     weights: tuple[Float[Array, ...], ...]
     biases: tuple[Float[Array, ...], ...]
 
-    def __init__(self, inputs: int, hidden: tuple[int, ...], outputs: int, key: Array):
+    def __init__(
+        self,
+        inputs: int,
+        hidden: tuple[int, ...],
+        outputs: int,
+        key: Array,
+        last: float = defaults.LAST_LAYER,
+    ):
         widths = (inputs, *hidden, outputs)
         keys = jax.random.split(key, len(widths) - 1)
         weights = []
         for i, (k, a, b) in enumerate(zip(keys, widths[:-1], widths[1:], strict=True)):
-            gain = defaults.LAST_LAYER if i == len(hidden) else 1.0
+            gain = last if i == len(hidden) else 1.0
             weights.append(gain * jax.random.normal(k, (a, b)) / jnp.sqrt(a))
         self.weights = tuple(weights)
         self.biases = tuple(jnp.zeros(b) for b in widths[1:])
@@ -62,6 +71,26 @@ class MLP(eqx.Module):
 def with_time(x: Float[Array, "*m d"], t: Float[Array, "*m"]) -> Float[Array, "*m i"]:
     """The input of a network: points `x` and, mapped from [0, 1] to [-1, 1], their time `t`."""
     return jnp.concatenate([x, (2.0 * t - 1.0)[..., None].astype(x.dtype)], axis=-1)
+
+
+@dataclass(frozen=True)
+class PlainNetwork(Part):
+    """The paper's networks: inputs as they are, no symmetry imposed, not sized for the motion.
+
+    Without it a potential sees the time from -1 to 1, W the distance as a share of its range, and K
+    is odd, a series in polar coordinates in the plane.
+
+    Arguments:
+        last_layer: the factor of the last layer's random weights at the start; 0 starts from zero.
+
+    >>> sf.Potential(hidden=(64, 64), network=PlainNetwork()).network
+    PlainNetwork(last_layer=1.0)
+    """
+
+    last_layer: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number(self.last_layer, "last_layer", 0.0)
 
 
 class Declared(NamedTuple):

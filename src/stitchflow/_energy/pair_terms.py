@@ -12,12 +12,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
-from stitchflow._energy.networks import MLP, Chebyshev, PolarSeries
+from stitchflow._energy.networks import MLP, Chebyshev, PlainNetwork, PolarSeries
 from stitchflow._energy.terms import (
     Positive,
     Term,
     check_function,
+    check_network,
     detached_unless_learned,
+    last_layer,
     ready,
     shape_of,
     with_fields,
@@ -40,6 +42,7 @@ class Interaction(Term):
         hidden: the widths of the network's layers.
         learn: whether parameters and the positive coefficient are fitted; None fits a network and
             leaves a given function as it is.
+        network: `PlainNetwork()` for the paper's; None for ours.
 
     >>> Interaction(lambda r: 0.5 * r**2)
     Interaction(known W(r))
@@ -52,6 +55,7 @@ class Interaction(Term):
     coefficient: Positive | None
     units: Units | None = eqx.field(static=True)
     reach: float = eqx.field(static=True)
+    network: PlainNetwork | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -60,8 +64,10 @@ class Interaction(Term):
         radial: bool = True,
         hidden: tuple[int, ...] = defaults.PAIR_LAYERS,
         learn: bool | None = None,
+        network: PlainNetwork | None = None,
     ):
         check_function(function)
+        self.network = check_network(network)
         self.radial, self.hidden, self.function = bool(radial), check_hidden(hidden), function
         self.learn = function is None if learn is None else bool(learn)
         self.coefficient, self.units, self.reach = None, None, 0.0
@@ -77,14 +83,16 @@ class Interaction(Term):
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Interaction:
         function, own_units = self.function, units
         if function is None:
-            function = MLP(1 if self.radial else cloud.shape[1], self.hidden, 1, key)
+            inputs = 1 if self.radial else cloud.shape[1]
+            function = MLP(inputs, self.hidden, 1, key, last_layer(self.network))
             own_units = None
         coefficient, reach = Positive.of(1.0, self.learn), reach_of(cloud)
         fields = {"function": function, "coefficient": coefficient, "units": own_units}
         return with_fields(self, reach=reach, **fields)
 
     def _of_distance(self, r: Scalar) -> Scalar:
-        return self._value(r, lambda network: network(r[None] / self.reach)[0])
+        length = self.reach if self.network is None else 1.0
+        return self._value(r, lambda network: network(r[None] / length)[0])
 
     def _of_displacement(self, z: Float[Array, " d"]) -> Scalar:
         return self._value(z, lambda network: 0.5 * (network(z) + network(-z))[0])
@@ -162,6 +170,8 @@ class VectorKernel(Term):
         hidden: the widths of the network's layers; the series has none.
         learn: whether the parameters are fitted; None fits a learned kernel and leaves a given
             function as it is.
+        network: `PlainNetwork()` for the paper's free network, which need not be odd; None for
+            ours.
 
     >>> sf.Energy.known(VectorKernel(lambda z: -z), dim=2).kernel([[1.0, 2.0]]).tolist()
     [[-1.0, -2.0]]
@@ -175,6 +185,7 @@ class VectorKernel(Term):
     units: Units | None = eqx.field(static=True)
     reach: float = eqx.field(static=True)
     scale: Array | None
+    network: PlainNetwork | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -182,8 +193,10 @@ class VectorKernel(Term):
         *,
         hidden: tuple[int, ...] = defaults.PAIR_LAYERS,
         learn: bool | None = None,
+        network: PlainNetwork | None = None,
     ):
         check_function(function)
+        self.network = check_network(network)
         self.hidden, self.function = check_hidden(hidden), function
         self.learn = function is None if learn is None else bool(learn)
         self.units, self.reach, self.scale = None, 0.0, None
@@ -198,18 +211,24 @@ class VectorKernel(Term):
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> VectorKernel:
         d, function, own_units = cloud.shape[1], self.function, units
         if function is None:
-            function = PolarSeries(key) if d == 2 else MLP(d, self.hidden, d, key)
+            series = d == 2 and self.network is None
+            network = lambda: MLP(d, self.hidden, d, key, last_layer(self.network))
+            function = PolarSeries(key) if series else network()
             own_units = None
         fields = {"function": function, "units": own_units, "scale": jnp.ones(())}
         return with_fields(self, reach=reach_of(cloud), **fields)
 
     def sized_for(self, speed: float) -> VectorKernel:
+        if self.network is not None:
+            return self
         # The velocities that many individuals cause largely cancel: each is larger than the sum.
         return with_fields(self, scale=jnp.asarray(defaults.KERNEL_SPEED * speed, float))
 
     def kernel(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
         """K at displacements, internal units."""
         function, units = detached_unless_learned(self.function, self.learn), self.units
+        if units is None and self.network is not None:
+            return function(z)
         if units is None:
             z, scale = z / self.reach, jax.lax.stop_gradient(ready(self.scale))
             odd = isinstance(function, PolarSeries)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._data.units import Units
-from stitchflow._energy.networks import MLP, Declared, with_time
+from stitchflow._energy.networks import MLP, Declared, PlainNetwork, with_time
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._parts import Part, is_own
 from stitchflow._status import BadInput, BadInputType, NotAvailable
@@ -168,6 +168,7 @@ class Potential(Term):
             arguments.
         learn: whether parameters and the positive coefficient are fitted; None fits a network and
             leaves a given function as it is.
+        network: `PlainNetwork()` for the paper's; None for ours.
 
     >>> Potential(lambda x: 0.5 * (x**2).sum())
     Potential(known V(x))
@@ -182,6 +183,7 @@ class Potential(Term):
     function: Callable | None
     coefficient: Positive | None
     units: Units | None = eqx.field(static=True)
+    network: PlainNetwork | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -190,9 +192,10 @@ class Potential(Term):
         hidden: tuple[int, ...] = defaults.POTENTIAL_LAYERS,
         time_varying: bool = False,
         learn: bool | None = None,
+        network: PlainNetwork | None = None,
     ):
         check_function(function)
-        self.hidden = check_hidden(hidden)
+        self.hidden, self.network = check_hidden(hidden), check_network(network)
         self.function = function
         self.time_varying = bool(time_varying) if function is None else arity(function) > 1
         self.learn = function is None if learn is None else bool(learn)
@@ -209,7 +212,8 @@ class Potential(Term):
     def init(self, cloud: np.ndarray, units: Units, key: Array) -> Potential:
         function, own_units = self.function, units
         if function is None:
-            function = MLP(cloud.shape[1] + self.time_varying, self.hidden, 1, key)
+            inputs = cloud.shape[1] + self.time_varying
+            function = MLP(inputs, self.hidden, 1, key, last_layer(self.network))
             own_units = None
         coefficient = Positive.of(1.0, self.learn)
         return with_fields(self, function=function, coefficient=coefficient, units=own_units)
@@ -219,7 +223,9 @@ class Potential(Term):
         function, units = detached_unless_learned(self.function, self.learn), self.units
         coefficient = ready(self.coefficient)
         if units is None:  # a network
-            x = with_time(x, t) if self.time_varying else x
+            if self.time_varying:
+                plain = self.network is not None
+                x = jnp.concatenate([x, t[:, None]], axis=1) if plain else with_time(x, t)
             return coefficient() * function(x)[:, 0]
         one = function if self.time_varying else lambda p, _: function(p)
         value = lambda p, s: jnp.asarray(one(p, s)).reshape(())
@@ -384,13 +390,27 @@ def check_function(function: Any) -> None:
         raise BadInputType(f"function must be a JAX function or None, got {function!r}")
 
 
+def check_network(network: Any) -> PlainNetwork | None:
+    """The `network` itself if it is None or a `PlainNetwork`."""
+    if network is not None and not isinstance(network, PlainNetwork):
+        raise BadInputType(f"network must be PlainNetwork() or None, got {network!r}")
+    return network
+
+
+def last_layer(network: PlainNetwork | None) -> float:
+    """The factor of the last layer's weights at the start."""
+    return defaults.LAST_LAYER if network is None else network.last_layer
+
+
 def shape_of(term: Any) -> dict[str, Any]:
-    """The settings `hidden` and `learn` of a `term`, as far as they matter.
+    """The settings `hidden`, `learn` and `network` of a `term`, as far as they matter.
 
     Widths are left out where the user supplied a function, and `learn` where it has its default.
     """
     own = is_own(term.function)
-    return ({} if own else {"hidden": term.hidden}) | ({"learn": own} if term.learn == own else {})
+    plain = {} if term.network is None else {"network": term.network}
+    shape = {} if own else {"hidden": term.hidden}
+    return shape | ({"learn": own} if term.learn == own else {}) | plain
 
 
 T = TypeVar("T")

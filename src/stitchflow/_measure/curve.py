@@ -10,11 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.interpolate import CubicSpline
 
 from stitchflow._measure.kde import KDE, Cloud
 from stitchflow._status import BadInput
-from stitchflow._stitching import defaults
 from stitchflow._types import Scalar
 
 # Times closer than this share of the whole range are not distinguished in float32; nor are places
@@ -289,50 +287,3 @@ def inverse_softplus(y: Array | np.ndarray) -> Array:
     r"""The number $\log(e^y - 1)$, whose softplus is the positive y."""
     y = jnp.asarray(y, float)
     return y + jnp.log(-jnp.expm1(-y))
-
-
-def node_times(observed: np.ndarray, nodes: int, action: np.ndarray | None = None) -> np.ndarray:
-    """About `nodes` times over the observed range, each observation on a node where they fit.
-
-    Every gap gets at least one interval, and otherwise intervals in proportion to the mean of its
-    share of the time and its share of the `action` (squared distance over duration, one value for
-    each gap), because fast stretches need fine nodes. With more observations than about half the
-    nodes, observations fall between nodes.
-    """
-    observed = np.asarray(observed, float)
-    gaps = np.diff(observed)
-    share = gaps / gaps.sum()
-    if action is not None and action.sum() > 0:
-        moved = defaults.NODES_BY_ACTION
-        share = (1.0 - moved) * share + moved * action / action.sum()
-    if len(observed) > nodes / 2 + 1:
-        passed = np.concatenate([[0.0], np.cumsum(share)])
-        return np.interp(np.linspace(0.0, 1.0, nodes), passed / passed[-1], observed)
-    most = np.maximum(1, gaps / gaps.sum() / CLOSEST)
-    counts = np.clip(np.round(share * (nodes - 1)), 1, most).astype(int)
-    pieces = [
-        np.linspace(a, b, c, endpoint=False)
-        for a, b, c in zip(observed[:-1], observed[1:], counts, strict=True)
-    ]
-    return np.concatenate([*pieces, observed[-1:]])
-
-
-def through_snapshots(
-    chain: np.ndarray, observed: np.ndarray, nodes: np.ndarray
-) -> Float[np.ndarray, "k n d"]:
-    """Natural cubic splines through matched clouds `chain` (t, n, d), evaluated at the node times.
-
-    Straight lines where there are two clouds. Between two clouds a path leaves the straight line by
-    at most half the length of that line; otherwise noise over a short gap would cause a large
-    deviation in the next one.
-    """
-    right = np.clip(np.searchsorted(observed, nodes, side="right"), 1, len(observed) - 1)
-    share = (nodes - observed[right - 1]) / (observed[right] - observed[right - 1])
-    share = share[:, None, None]
-    straight = (1.0 - share) * chain[right - 1] + share * chain[right]
-    bend = CubicSpline(observed, chain, axis=0, bc_type="natural")(nodes) - straight
-    bent = np.linalg.norm(bend, axis=2, keepdims=True)
-    allowed = defaults.MOST_BEND * np.linalg.norm(np.diff(chain, axis=0), axis=2, keepdims=True)
-    worst = np.stack([bent[right == k + 1].max(0, initial=0.0) for k in range(len(allowed))])
-    limit = np.minimum(1.0, allowed / np.maximum(worst, 1e-12))
-    return straight + limit[right - 1] * bend

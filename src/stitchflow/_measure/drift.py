@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import expm
 
 from stitchflow._measure.coupling import chain
-from stitchflow._measure.curve import through_snapshots
+from stitchflow._measure.matched_paths import through_snapshots
 from stitchflow._stitching import defaults
 from stitchflow.metrics import w2
 

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.interpolate import CubicSpline
 
-from stitchflow._measure.curve import Curve, hermite, node_times
+from stitchflow._measure.curve import Curve, hermite
+from stitchflow._measure.spacing import node_times
 from stitchflow._parts import Part
 from stitchflow._status import BadInput
 from stitchflow._stitching import defaults

@@ -201,6 +201,14 @@ class Method(ABC):
         """This method for data that moved by one explicit Euler step per gap, if possible."""
         return self
 
+    def as_published(self, experiment: Mapping[str, Any]) -> Method:
+        """This method with the settings of a published run, if it is the published method.
+
+        Arguments:
+            experiment: the settings by name.
+        """
+        return self
+
     def with_settings(self, settings: Mapping[str, Any], **terms: bool) -> Method:
         """This method with settings and energy terms of the command line.
 

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from stitchflow._data.observations import some_of
+from stitchflow._data.observations import Minibatch, some_of
 from stitchflow._measure.kde import KDE
 from stitchflow._measure.sinkhorn import entropic_cost, half_squares
-from stitchflow._parts import Part
+from stitchflow._parts import LATER, Part
 from stitchflow._status import BadInput
 from stitchflow._types import Scalar, check_count, check_number
 
@@ -35,6 +35,18 @@ class Divergence(eqx.Module, Part):
         self, rho: KDE, points: Float[Array, "m d"], weights: Float[Array, " m"], key: Array
     ) -> Scalar: ...
 
+    def over_times(self, each: Float[Array, " s"], batch: Minibatch) -> Scalar:
+        """The data term of all times: the sum of the divergences.
+
+        Arguments:
+            each: the divergences at the times of a minibatch.
+            batch: the minibatch.
+
+        Returns:
+            An unbiased estimate of the data term.
+        """
+        return batch.scale * each.sum()
+
 
 class KL(Divergence):
     r"""$D_{KL}(\rho, q) = -E_q[\log\rho]$, the mean negative log likelihood.
@@ -42,14 +54,26 @@ class KL(Divergence):
     It is the Kullback-Leibler divergence up to the entropy of the data, which does not depend on
     the model. It is the default data term.
 
+    Arguments:
+        pooled: whether the data term is one mean over the individuals of all times, as in the
+            authors' code, in place of the sum over times of one mean each.
+
     >>> import jax.numpy as jnp
     >>> rho = sf.KDE.uniform(jnp.zeros((1, 1)), bandwidth=1.0)
     >>> round(float(KL()(rho, jnp.zeros((1, 1)), jnp.ones(1), key=None)), 4)
     0.9189
     """
 
+    pooled: bool = eqx.field(static=True, default=False, metadata=LATER)
+
     def __call__(self, rho: KDE, points: Array, weights: Array, key: Array) -> Scalar:
         return -(weights * rho.log_density(points)).sum()
+
+    def over_times(self, each: Array, batch: Minibatch) -> Scalar:
+        if not self.pooled:
+            return super().over_times(each, batch)
+        shares = batch.counts.astype(each.dtype) / batch.total.astype(each.dtype)
+        return batch.scale * (shares * each).sum()
 
 
 class ScoreMatching(Divergence):

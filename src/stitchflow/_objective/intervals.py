@@ -123,6 +123,16 @@ class Scheme(eqx.Module, Part):
         values = [function(place) for place in self.places]
         return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]) / len(parts), *values)
 
+    @property
+    def at_nodes(self) -> bool:
+        """Whether all places are ends of intervals."""
+        return all(place in (0.0, 1.0) for place in self.places)
+
+    def between(self, values: Float[Array, "k ..."]) -> Float[Array, "i ..."]:
+        """The mean over the places from values at the nodes, for schemes with `at_nodes`."""
+        ends = {0.0: values[:-1], 1.0: values[1:]}
+        return self.average(lambda place: ends[place])
+
 
 class Forward(Scheme):
     """Forward Euler: the gradient at the left end of an interval. First order.

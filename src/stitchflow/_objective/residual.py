@@ -19,7 +19,7 @@ from stitchflow._energy.energy import Energy
 from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import Cloud, Field, over_stations
 from stitchflow._objective.intervals import Draws, Intervals, Midpoint, Scheme
-from stitchflow._parts import Part
+from stitchflow._parts import LATER, Part
 from stitchflow._status import BadInputType
 from stitchflow._stitching import defaults
 from stitchflow._types import Scalar, check_count, check_number
@@ -127,7 +127,10 @@ class Pointwise(Residual):
     def __call__(self, curve: Curve, energy: Energy, key: Array) -> Scalar:
         alpha = 1.0 if self.alpha is None else self.alpha
         choose, draw = jax.random.split(key)
-        intervals = Intervals.of(curve).some(self.stations or 8, choose)
+        stations = self.stations or defaults.STATIONS
+        # None is all intervals, which lie end to end, so that gradients at nodes are shared.
+        whole = stations >= len(curve.times) - 1
+        intervals = None if whole else Intervals.of(curve).some(stations, choose)
         total = jnp.zeros((), curve.particles.dtype)
         if alpha < 1.0:
             total += (1.0 - alpha) * self.at_centres(curve, energy, intervals)
@@ -232,17 +235,17 @@ class VelocityResidual(Pointwise):
         widening: the factor by which kernels are widened for the draws, so that forces are also
             learned beyond the edge of the cloud, where unseen individuals may be. 1 gives the
             integral as it is written.
+        leave_one_out: whether a particle is left out of the density at its own place, as in the
+            paper's text; the authors' code does not.
 
     >>> VelocityResidual(sf.Trapezoid(), weight=2.0).factor
     2.0
     """
 
+    leave_one_out: bool = eqx.field(static=True, default=True, metadata=LATER)
+
     def at_centres(
-        self,
-        curve: Curve,
-        energy: Energy,
-        intervals: Intervals | None = None,
-        without_self: bool = True,
+        self, curve: Curve, energy: Energy, intervals: Intervals | None = None
     ) -> Scalar:
         """The boxed objective without its data term (eq:stitch_ideal_global_approx).
 
@@ -250,22 +253,26 @@ class VelocityResidual(Pointwise):
             curve: the curve in internal units.
             energy: the energy, with parameters.
             intervals: where to evaluate; None takes all intervals of the curve.
-            without_self: whether a particle is left out of the density at its own place.
         """
-        intervals = Intervals.of(curve) if intervals is None else intervals
 
         def field(c: Array, logits: Array) -> Field:
             rho = curve.kde(c, logits)
-            return rho.field_without_self() if without_self else rho.field(c)
+            return rho.field_without_self() if self.leave_one_out else rho.field(c)
 
-        def gradient(place: float) -> Float[Array, "i n d"]:
-            times, centres, logits = intervals.at(place)
+        def gradient(times: Array, centres: Array, logits: Array) -> Float[Array, "i n d"]:
             n = centres.shape[1]
             known = energy.needs_density
             fields = over_stations(field, n, n, centres, logits) if known else Field()
             return energy.gradient(centres, times, curve.cloud(centres, logits), fields)
 
-        slope = self.scheme.average(gradient) / self.kinetic
+        if intervals is None and self.scheme.at_nodes:
+            intervals = Intervals.of(curve)
+            # The right end of an interval is the left end of the next: half the work.
+            at_nodes = gradient(curve.nodes, curve.positions, curve.node_logits)
+            slope = self.scheme.between(at_nodes) / self.kinetic
+        else:
+            intervals = Intervals.of(curve) if intervals is None else intervals
+            slope = self.scheme.average(lambda share: gradient(*intervals.at(share))) / self.kinetic
         velocities = self.scheme.average(intervals.velocities)
         return self.total(intervals, velocities + slope, slope, intervals.weights)
 

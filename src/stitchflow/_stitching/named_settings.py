@@ -50,14 +50,15 @@ def with_settings(
     (potential,) = method.energy.only(Potential)
     varying = time_varying or potential.time_varying
     hidden = settings.pop("hidden", potential.hidden)
-    energy = Energy((Potential(hidden=hidden, time_varying=varying),))
+    network = potential.network
+    energy = Energy((Potential(hidden=hidden, time_varying=varying, network=network),))
     beta = settings.pop("beta", None)
     if not no_entropy:
         energy = energy + Entropy(beta)
     elif beta is not None:
         raise BadInput("--set beta needs the entropy that --no-entropy removes")
     if interaction:
-        energy = energy + Interaction()
+        energy = energy + Interaction(network=network)
     method = replace(method, energy=energy)
     for key, value in settings.items():
         method = _with_setting(method, SHORT.get(key, key), value)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
+from stitchflow._data.scaling import Scaling, Standardised
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.terms import Entropy, Potential, Term
+from stitchflow._measure.spacing import ByAction, Spacing
 from stitchflow._measure.spline import Spline
+from stitchflow._measure.weights import DataWeights, Weights
+from stitchflow._measure.widths import BoundedKernel, Kernel
 from stitchflow._objective.consistency import Consistency
 from stitchflow._objective.divergence import KL, Divergence
 from stitchflow._objective.growth import Growth
 from stitchflow._objective.residual import Residual, VelocityResidual
 from stitchflow._parts import LATER
 from stitchflow._status import BadInput, BadInputType
+from stitchflow._stitching.first_paths import SmoothStart, Start
 from stitchflow._training.optimise import Optimiser
 from stitchflow._types import check_count
 
@@ -34,13 +39,19 @@ class Specification:
     learn_weights: bool | None = None
     learn_bandwidth: bool | None = None
     curve: Spline | None = field(default=None, metadata=LATER)
+    init: Start = field(default_factory=SmoothStart, metadata=LATER)
+    spacing: Spacing = field(default_factory=ByAction, metadata=LATER)
+    kernel: Kernel = field(default_factory=BoundedKernel, metadata=LATER)
+    weights: Weights = field(default_factory=DataWeights, metadata=LATER)
+    scaling: Scaling = field(default_factory=Standardised, metadata=LATER)
 
     def __post_init__(self) -> None:
         # A single term is an energy too.
         energy = Energy((self.energy,)) if isinstance(self.energy, Term) else self.energy
         kinds = {"energy": Energy, "residual": Residual}
         kinds |= {"divergence": Divergence, "optimiser": Optimiser, "consistency": Consistency}
-        kinds |= {"growth": Growth, "curve": Spline}
+        kinds |= {"growth": Growth, "curve": Spline, "init": Start, "spacing": Spacing}
+        kinds |= {"kernel": Kernel, "weights": Weights, "scaling": Scaling}
         object.__setattr__(self, "energy", energy)
         for name, kind in kinds.items():
             value = getattr(self, name)
@@ -72,6 +83,11 @@ class Plan:
     learn_weights: bool
     learn_bandwidth: bool
     curve: Spline | None
+    init: Start
+    spacing: Spacing
+    kernel: Kernel
+    weights: Weights
+    scaling: Scaling
 
     @staticmethod
     def of(resolved: Specification) -> Plan:

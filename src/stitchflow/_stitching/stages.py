@@ -58,16 +58,15 @@ def boxed_objective(
 ) -> tuple[Scalar, dict[str, Scalar]]:
     """The boxed objective (eq:stitch_ideal_global_approx) on one minibatch, and its parts."""
     draw, noise, quadrature = jax.random.split(key, 3)
-    times, points, weights, scale = seen.minibatch(plan.batch, draw)
+    batch = seen.minibatch(plan.batch, draw)
 
     def divergence(t: Scalar, x: Array, w: Array, k: Array) -> Scalar:
         return plan.divergence(curve.at(t), x, w, k)
 
-    keys = jax.random.split(noise, times.shape[0])
-    fit = scale * jax.vmap(divergence)(times, points, weights, keys).sum()
-    # The residual does not train the weights: it would empty the paths it cannot explain.
-    fixed = jax.lax.stop_gradient(curve.log_weights)
-    residual = plan.residual(eqx.tree_at(lambda c: c.log_weights, curve, fixed), energy, quadrature)
+    keys = jax.random.split(noise, batch.times.shape[0])
+    each = jax.vmap(divergence)(batch.times, batch.points, batch.weights, keys)
+    fit = plan.divergence.over_times(each, batch)
+    residual = plan.residual(plan.weights.shown(curve), energy, quadrature)
     parts = {"divergence": fit, "residual": residual}
     total = fit + plan.residual.factor * residual
     if plan.growth is not None:
@@ -180,18 +179,20 @@ def _carried_out(
     # Bound methods compare by identity; this compares by settings, so that fits share programs.
     # The energy that is trained is the model's: one's own may hold arrays, which do not compare.
     settings = replace(plan, energy=Energy(()))
+    optimiser = stage.optimiser(plan)
     return minimise(
         jax.tree_util.Partial(_stage_loss, settings, stage),
         tuple(parts[name] for name in stage.trains),
         lambda tenth: (fixed, seen(tenth)),
         key,
-        stage.optimiser(plan),
+        optimiser,
         STEPS,
         progress,
         label=stage.name,
         checkpoint=checkpoint,
         pace=lambda ones: _paced(stage, ones, pace(plan, data)),
         shared=shared,
+        last=optimiser.last,
     )
 
 
@@ -214,6 +215,8 @@ def pace(plan: Plan, data: Snapshots) -> float:
     Without diffusion particles are paths of individuals, which are observed as they are: steps
     that are larger than the motion between two nodes would destroy them.
     """
+    if plan.optimiser.pace is not None:
+        return plan.optimiser.pace
     if plan.energy.needs_density:
         return 1.0
     return min(1.0, data.motion.distance / plan.nodes)

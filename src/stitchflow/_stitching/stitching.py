@@ -34,7 +34,7 @@ from stitchflow._energy.packing import (
     unpacked_method,
     with_arrays,
 )
-from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._energy.terms import Entropy, Potential, Term
 from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import PAIR_BUDGET
 from stitchflow._measure.spline import SplineCurve
@@ -77,6 +77,11 @@ class Stitching(Specification, Method):
         learn_weights: whether the particles' weights are trained, or stay equal.
         learn_bandwidth: whether the kernel's width is trained.
         curve: `Spline()` for smooth paths; None for paths that are straight between nodes.
+        init: the first paths and beta: `SmoothStart()`, or the paper's `StraightStart()`.
+        spacing: where nodes lie in time: `ByAction()`, or the paper's `Even()`.
+        kernel: the widths of the kernels: `BoundedKernel()`, or the paper's `FreeKernel()`.
+        weights: what trains the weights: `DataWeights()`, or the paper's `JointWeights()`.
+        scaling: the internal units: `Standardised()`, or the paper's `Unscaled()`.
 
     >>> Stitching(energy=Potential() + Entropy(), particles=100, nodes=50).name
     'stitching'
@@ -90,6 +95,31 @@ class Stitching(Specification, Method):
     def varying() -> Stitching:
         """The defaults with a potential V(x, t) that changes in time."""
         return Stitching(energy=Potential(time_varying=True) + Entropy())
+
+    @staticmethod
+    def paper(energy: Energy | Term | None = None, **experiment: Any) -> Stitching:
+        """The published method, as the paper's text and appendices have it.
+
+        Arguments:
+            energy: the sum of terms to learn; None is V(x) and an entropy. Networks that are given
+                stay as they are; `Potential(hidden=(64, 64), network=PlainNetwork())` is the
+                paper's.
+            experiment: what differs between the published runs, such as `particles`, `nodes`,
+                `batch`, `learn_weights` and `optimiser` (docs/decisions.md), or any other setting.
+
+        Returns:
+            A `Stitching` with the name `stitching-paper`, or `stitching-paper-varying`.
+
+        Examples:
+            >>> sf.Stitching.paper(particles=200).spacing
+            Even()
+        """
+        from stitchflow._stitching.published import (
+            PaperStitching,  # `published.py` imports this module
+        )
+
+        given = {} if energy is None else {"energy": energy}
+        return PaperStitching(**given, **experiment)
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -155,7 +185,8 @@ class Stitching(Specification, Method):
         resolved = self.resolved(data)
         plan = Plan.of(resolved)
         start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
-        model, seen = start_model(plan, data, start_key, energy_key), Observations.source(data)
+        model = start_model(plan, data, start_key, energy_key)
+        seen = Observations.source(data, plan.scaling.units(data))
         optimum = train(plan, model, seen, loop_key, data, progress, checkpoint)
         return resolved._as_fit(optimum, data, key)
 
@@ -176,7 +207,7 @@ class Stitching(Specification, Method):
         curve, energy = start_model(plan, data, start_key, energy_key)
         model = parts.spread((curve, energy), [(curve.particles, 1), (curve.log_weights, 0)])
         place = lambda seen: parts.spread(seen, [(seen.points, 1), (seen.weights, 1)])
-        seen = Observations.source(data, len(parts), place)
+        seen = Observations.source(data, plan.scaling.units(data), len(parts), place)
         optimum = train(plan, model, seen, loop_key, data, progress, checkpoint)
         return resolved._as_fit(replace(optimum, model=parts.whole(optimum.model)), data, key)
 
@@ -191,8 +222,9 @@ class Stitching(Specification, Method):
         arrays = [eqx.filter(model, eqx.is_array) for model in models]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
         model = eqx.combine(stacked, eqx.filter(models[0], eqx.is_array, inverse=True))
-        weights = jnp.stack([Observations.of(part).weights for part in parts])
-        seen = eqx.tree_at(lambda o: o.weights, Observations.of(data), weights)
+        units = plan.scaling.units(data)
+        weights = jnp.stack([Observations.of(part, units).weights for part in parts])
+        seen = eqx.tree_at(lambda o: o.weights, Observations.of(data, units), weights)
         keys = jax.random.split(loop_key, len(parts))
         optimum = train(plan, model, lambda _: seen, keys, data, progress, together=True)
         member = lambda i: jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, optimum.model)
@@ -206,7 +238,8 @@ class Stitching(Specification, Method):
 
     def _as_fit(self, optimum: Optimum, data: Snapshots, key: KeyLike = None) -> Fit:
         curve, energy = optimum.model
-        return Fit.of(optimum, self, StitchedFlow(curve, energy, data.units), energy, data, key)
+        units = self.scaling.units(data)
+        return Fit.of(optimum, self, StitchedFlow(curve, energy, units), energy, data, key)
 
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow

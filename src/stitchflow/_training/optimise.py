@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from stitchflow._parts import Part
+from stitchflow._parts import LATER, Part
 from stitchflow._status import BadInputType, Status
 from stitchflow._stitching import defaults
 from stitchflow._training.checkpoint import Checkpoint
@@ -33,13 +33,17 @@ class Optimiser(Part):
         steps: how many steps are made; None leaves the number to the method.
         learning_rate: the largest rate, which is the first one without `warmup`.
         final: the last rate as a share of the largest one, from 0 to 1.
-        clip: the largest norm of a gradient; larger ones are scaled down to it.
+        clip: the largest norm of a gradient; larger ones are scaled down to it. None leaves all as
+            they are.
         patience: stop where the loss has not improved over this many hundredths of the fit; None
             makes all steps.
         warmup: the share of the steps over which the rate rises from zero. It protects a model that
             starts close to the optimum.
         transform: a function of a learning-rate schedule that returns an optax rule, in place of
             Adam.
+        last: whether the last parameters are kept; otherwise those with the lowest loss.
+        pace: the particles' share of the learning rate; None slows them down where they are paths
+            of individuals.
 
     Examples:
         >>> sf.Optimiser(steps=500, learning_rate=1e-3).steps
@@ -51,10 +55,12 @@ class Optimiser(Part):
     steps: int | None = None
     learning_rate: float = defaults.LEARNING_RATE
     final: float = defaults.FINAL_RATE
-    clip: float = defaults.CLIP
+    clip: float | None = defaults.CLIP
     patience: int | None = None
     warmup: float = 0.0
     transform: Callable[[Any], optax.GradientTransformation] = field(default=optax.adam, repr=False)
+    last: bool = field(default=False, metadata=LATER)
+    pace: float | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.steps is not None:
@@ -62,7 +68,9 @@ class Optimiser(Part):
         # A rate that is infinite in float32 would move every parameter there.
         check_number(self.learning_rate, "learning_rate", 0.0, LARGEST, open_low=True)
         check_number(self.final, "final", 0.0, 1.0)
-        check_number(self.clip, "clip", 0.0, open_low=True)
+        for name in ("clip", "pace"):
+            if getattr(self, name) is not None:
+                check_number(getattr(self, name), name, 0.0, open_low=True)
         check_number(self.warmup, "warmup", 0.0, 1.0)
         if self.patience is not None:
             check_count(self.patience, "patience")
@@ -85,6 +93,8 @@ class Optimiser(Part):
             schedule = optax.warmup_cosine_decay_schedule(
                 0.0, self.learning_rate, rise, max(steps, rise + 1), end
             )
+        if self.clip is None:
+            return self.transform(schedule)
         return optax.chain(optax.clip_by_global_norm(self.clip), self.transform(schedule))
 
 

@@ -97,7 +97,7 @@ class CNF(Driven):
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Negative log likelihood and motion of one minibatch, as sums over snapshots."""
         (seen, base), (choose, signs) = data, jax.random.split(key)
-        times, points, weights, scale = seen.minibatch(self.batch, choose)
+        times, points, weights, _, scale, _ = seen.minibatch(self.batch, choose)
         x, t = flat(points, times)
         probe = None
         if x.shape[1] > EXACT_TRACE_UP_TO:

@@ -117,7 +117,7 @@ class PathFlow(Method):
         """The likelihood of a minibatch, and the residual at draws from the curve."""
         curve, energy = model
         draw, when, who = jax.random.split(key, 3)
-        times, x, weights, scale = seen.minibatch(self.batch, draw)
+        times, x, weights, _, scale, _ = seen.minibatch(self.batch, draw)
         misfit = -scale * (weights.reshape(-1) * curve.log_density(*flat(x, times))).sum()
         m, d = self.batch // 2 + 1, x.shape[2]
         t = (jnp.arange(m) + jax.random.uniform(when, (m,))) / m
