@@ -11,6 +11,7 @@ from paper.tables import Results
 ROWS = {
     "stitching, V(x, t)": ("eb-full-varying", "stitching"),
     "stitching, V(x)": ("eb-full", "stitching"),
+    "the published method, V(x, t)": ("eb-full-varying", "stitching-paper-varying"),
     "nearest snapshot": ("eb-full", "nearest"),
     "straight optimal transport": ("eb-full", "ot-linear"),
 }

@@ -84,3 +84,15 @@ EB_GOALS: dict[tuple[str, str], float] = {
     ("eb-full", "one-step"): 0.80,
     ("eb-full", "rollout"): 0.75,
 }
+
+# Task, protocol, metric and the paper's figure for stitching: what its method is run again for.
+PRINTED: tuple[tuple[str, str, str, float], ...] = (
+    ("eb-full-varying", "marginal", "w1", 0.54),
+    ("eb-full", "marginal", "w1", 0.58),
+    ("eb-leave-two-out-varying", "interpolate", "w2", 0.88),
+    ("eb-leave-two-out", "interpolate", "w2", 0.92),
+    ("cis", "marginal", "w1", 0.49),
+    ("cis", "energy", "pattern_r2_box", 0.84),
+    ("cis", "energy", "w_pattern_r2", 0.81),
+    ("wavy-valley-code", "energy", "raw_r2_box", 0.62),
+)
