@@ -252,11 +252,6 @@ class Snapshots:
 
         It is the given `total`. Without one it is the number of individuals who were seen, before
         this table was split or subsampled: a part of a table still interacted with the rest.
-
-        Examples:
-            >>> data = sf.Snapshots.from_arrays([np.zeros((4, 2)), np.ones((6, 2))], [0.0, 1.0])
-            >>> data.split(0.5)[0].totals.tolist()
-            [4.0, 4.0, 6.0, 6.0, 6.0]
         """
         for known in (self.total, self.parent):
             if known is not None:
@@ -414,6 +409,8 @@ class Snapshots:
             >>> train, test = data.split(0.7)
             >>> train.counts.tolist(), test.counts.tolist()
             ([7, 14], [3, 6])
+            >>> test.totals.tolist()
+            [10.0, 10.0, 10.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0]
         """
         check_number(fraction, "fraction", 0.0, 1.0, open_low=True)
         if by not in (None, "individual", "id", "group"):

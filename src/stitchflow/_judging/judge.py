@@ -197,7 +197,8 @@ class Judge:
         """Held-out individuals, followed by those of their populations who were trained on.
 
         Where the data says which individuals interact, by groups or by how many there are in all,
-        a part of a population would feel too few of them.
+        a part of a population would feel too few of them. A population that has no room for those
+        who were trained on is another one, whatever its name.
         """
         told = self.test.groups is not None or self.test.total is not None
         if not told or self.train is None or start not in self.seen:
@@ -205,9 +206,13 @@ class Judge:
         others = Sample.of(self.train, self.train.at(self.test.times[start]))
         if (here.groups is None) != (others.groups is None):
             return here
-        if here.groups is not None and others.groups is not None:
-            others = others.rows(np.flatnonzero(np.isin(others.groups, here.groups)))
-        return here.beside(others)
+        rows, totals = self.test.slice(start), self.test.totals
+        joining = np.zeros(len(others.x), bool)
+        for name, total in _by_group(self.test.groups, rows, totals).items():
+            same = np.full(len(others.x), True) if others.groups is None else others.groups == name
+            seen = len(here.x) if here.groups is None else (here.groups == name).sum()
+            joining |= same & (seen + same.sum() <= total)
+        return here.beside(others.rows(np.flatnonzero(joining)))
 
     def followed(self, start: int, k: int) -> bool:
         """Whether an individual of the k-th time is known to be among those of the `start`."""
@@ -238,6 +243,14 @@ class Judge:
             order = self.rng(k, i, 2).permutation(len(truth.x))
             pairs.append((truth.rows(order[:half]), truth.rows(order[half : 2 * half])))
         return self.mean_distances(pairs)
+
+
+def _by_group(groups: np.ndarray | None, rows: slice, values: np.ndarray) -> dict[Any, float]:
+    """The value of each group among some rows; None names all of them where there are none."""
+    if groups is None:
+        return {None: float(values[rows][0])}
+    names, first = np.unique(groups[rows], return_index=True)
+    return dict(zip(names.tolist(), values[rows][first].tolist(), strict=True))
 
 
 def _distance(task: tuple[str, Sample, Sample]) -> float:
