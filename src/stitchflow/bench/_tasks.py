@@ -23,6 +23,7 @@ from stitchflow._judging.protocols import Protocol
 from stitchflow._method.contract import Method
 from stitchflow._method.flow import Flow
 from stitchflow._status import BadInput
+from stitchflow.bench._forces import Square, Within
 from stitchflow.bench._oracle import Oracle
 from stitchflow.bench._truth import Band, Recovery
 from stitchflow.metrics import DISTANCES
@@ -30,6 +31,7 @@ from stitchflow.metrics import DISTANCES
 OBSERVED = (Protocol.MARGINAL, Protocol.ONE_STEP, Protocol.ROLLOUT)
 UNSEEN = (Protocol.INTERPOLATE,)
 BOTH = (*OBSERVED, *UNSEEN)
+MARGINALS = ("quadratic", "styblinski_tang", "bohachevsky", "wavy_plateau", "oakley_ohagan")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Task:
         family: the group of tasks with which it is reported.
         protocols: what is asked of a fit.
         metrics: the distances of its scores.
-        seeds: how many seeds are run by default.
+        seeds: how many seeds the study of the paper runs; 0 for tasks that are not the paper's.
         simulated_by_euler: whether `--euler` is supported.
         recovery: how the learned energy is compared with the true one.
 
@@ -168,6 +170,24 @@ def _chiral_dense(seed: int, euler: bool) -> Problem:
     return Problem.simulated(datasets.Simulated(train, judged, energy))
 
 
+def _chiral_all(seed: int, euler: bool) -> Problem:
+    """Nobody is hidden; every fiftieth snapshot of another simulation for scores."""
+    train, test, energy = datasets.chiral(split=False, key=seed)
+    judged = test.keep_times(test.times[::50])
+    return Problem.simulated(datasets.Simulated(train, judged, energy))
+
+
+def _three_marginals(name: str, seed: int, euler: bool) -> Problem:
+    return Problem.simulated(datasets.three_marginals(name, key=seed))
+
+
+def _populations(model: str, dt: float, seed: int, euler: bool) -> Problem:
+    """100 snapshots for training, ten of other populations for scores."""
+    train, test, energy = datasets.populations(model, dt=dt, key=seed)
+    judged = test.keep_times(test.times[::11])
+    return Problem.simulated(datasets.Simulated(train, judged, energy))
+
+
 def _line_wells(regime: str, seed: int, euler: bool) -> Problem:
     """The oracle draws from as many individuals as are scored, also where training has only ten."""
     everybody = datasets.line_wells("dense", key=seed).train
@@ -204,6 +224,17 @@ def _all_tasks() -> list[Task]:
         Task("chiral", _chiral, _kernel, family="chiral"),
         Task("chiral-dense", _chiral_dense, _kernel, family="chiral"),
     ]
+    apart = {"seeds": 0, "metrics": ("w1",)}
+    close = {"family": "three-marginals", "recovery": Square, **apart}
+    many = {"family": "populations", "recovery": Within, **apart}
+    tasks.append(Task("chiral-all", _chiral_all, _kernel, family="chiral-all", **apart))
+    for name in MARGINALS:
+        load = partial(_three_marginals, name)
+        tasks.append(Task(f"three-marginals-{name}", load, _diffusion, **close))
+    for ending, dt in (("", 0.01), ("-coarse", 0.1)):
+        for model in ("A", "E"):
+            load = partial(_populations, model, dt)
+            tasks.append(Task(f"populations-{model}{ending}", load, _interacting, **many))
     for regime in ("dense", "terminal", "trickle"):
         load = partial(_line_wells, regime)
         name = f"doublewell-{regime}"
