@@ -84,9 +84,10 @@ def cis() -> Simulated:
         The two parts and `cis_energy()` as `Simulated`.
     """
     table = _table("cis")
+    assert table.ids is not None
     everybody = len(np.unique(table.ids))
-    parts = (table.rows(rows, everybody) for rows in (table.train, table.test))
-    return Simulated(*parts, cis_energy())
+    train, test = (table.rows(rows, everybody) for rows in (table.train, table.test))
+    return Simulated(train, test, cis_energy())
 
 
 def chiral_recorded() -> Simulated:

@@ -106,8 +106,8 @@ def three_marginals(name: str, *, beta: float = 0.1, n: int = 2000, key: KeyLike
     if name not in known:
         raise BadInput(f"name must be one of {', '.join(known)}; got {name!r}")
     energy = Energy.known(Potential(known[name]) + Entropy(beta, learn=False), 2)
-    parts = [_shuffled_marginals(energy, n, own) for own in jax.random.split(as_key(key))]
-    return Simulated(*parts, energy)
+    train, test = (_shuffled_marginals(energy, n, own) for own in jax.random.split(as_key(key)))
+    return Simulated(train, test, energy)
 
 
 def _shuffled_marginals(energy: Energy, n: int, key: Array) -> Snapshots:

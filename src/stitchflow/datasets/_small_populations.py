@@ -110,7 +110,8 @@ def populations(
         path = np.asarray(_simulate(model, number, members, steps, snapshots, own_key))
         parts.append(_snapshots(path, times, first, own_key))
         first += number
-    return Simulated(*parts, populations_energy(model))
+    train, test = parts
+    return Simulated(train, test, populations_energy(model))
 
 
 def _check(model: str) -> None:
