@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
+from stitchflow._data.populations import of_same_population
 from stitchflow._energy.simulate import simulate
 from stitchflow._energy.within import Populations
 from stitchflow._judging.evaluate import evaluate
@@ -230,6 +231,15 @@ def test_held_out_individuals_are_carried_within_their_groups():
         scores = evaluate(fit, test, metrics=("w1",), protocols=("one-step", "rollout"))
         assert (scores.mean("rollout") < 0.01) == close
         assert (scores.mean("one-step") < 0.01) == close
+
+
+def test_another_table_may_use_the_same_names_for_other_populations():
+    here, totals = np.array(["a", "a", "b"]), np.array([4.0, 4.0, 1.0])
+    others = np.array(["a", "b", "c", "a"])
+    # Two of four in a are missing; b is complete; c is not here.
+    assert of_same_population(here, totals, others).tolist() == [True, False, False, True]
+    crowd = np.array(["a", "a", "a"])
+    assert not of_same_population(here, totals, crowd).any()
 
 
 def test_a_flow_that_does_not_know_groups_is_still_asked():

@@ -29,6 +29,30 @@ def population_sizes(population: np.ndarray) -> np.ndarray:
     return np.bincount(population)[population]
 
 
+def of_same_population(here: np.ndarray, totals: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Which of some other individuals belong to the populations of those who are here.
+
+    They have the same group, and there is room for all of them: otherwise two tables use one name
+    for two populations.
+
+    Arguments:
+        here: the groups of some individuals of one time, (n,).
+        totals: how many their populations have in all, (n,).
+        others: the groups of the other individuals of that time, (m,).
+
+    Returns:
+        One truth value for each of the others.
+    """
+    names, own = np.unique(here, return_inverse=True)
+    room = np.zeros(len(names))
+    room[own] = totals
+    room -= np.bincount(own)
+    place = np.minimum(np.searchsorted(names, others), len(names) - 1)
+    same = names[place] == others
+    arriving = np.bincount(place[same], minlength=len(names))
+    return same & (arriving <= room)[place]
+
+
 def as_total(total: Any, groups: np.ndarray | None, population: np.ndarray) -> np.ndarray | None:
     """How many interacting individuals each row's population had, (n,); None where not told.
 

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 
+from stitchflow._data.populations import of_same_population
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._method.flow import Flow
 from stitchflow._types import KeyLike, as_rng, near_times
@@ -206,12 +207,10 @@ class Judge:
         others = Sample.of(self.train, self.train.at(self.test.times[start]))
         if (here.groups is None) != (others.groups is None):
             return here
-        rows, totals = self.test.slice(start), self.test.totals
-        joining = np.zeros(len(others.x), bool)
-        for name, total in _by_group(self.test.groups, rows, totals).items():
-            same = np.full(len(others.x), True) if others.groups is None else others.groups == name
-            seen = len(here.x) if here.groups is None else (here.groups == name).sum()
-            joining |= same & (seen + same.sum() <= total)
+        rows, groups = self.test.slice(start), self.test.groups
+        labels = np.zeros(self.test.counts[start]) if groups is None else groups[rows]
+        theirs = np.zeros(len(others.x)) if others.groups is None else others.groups
+        joining = of_same_population(labels, self.test.totals[rows], theirs)
         return here.beside(others.rows(np.flatnonzero(joining)))
 
     def followed(self, start: int, k: int) -> bool:
@@ -243,14 +242,6 @@ class Judge:
             order = self.rng(k, i, 2).permutation(len(truth.x))
             pairs.append((truth.rows(order[:half]), truth.rows(order[half : 2 * half])))
         return self.mean_distances(pairs)
-
-
-def _by_group(groups: np.ndarray | None, rows: slice, values: np.ndarray) -> dict[Any, float]:
-    """The value of each group among some rows; None names all of them where there are none."""
-    if groups is None:
-        return {None: float(values[rows][0])}
-    names, first = np.unique(groups[rows], return_index=True)
-    return dict(zip(names.tolist(), values[rows][first].tolist(), strict=True))
 
 
 def _distance(task: tuple[str, Sample, Sample]) -> float:
