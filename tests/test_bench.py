@@ -4,6 +4,7 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +23,7 @@ from stitchflow._files.lines import append_json, read_lines
 from stitchflow._training.cluster import _local
 from stitchflow.bench import TASKS, Run
 from stitchflow.bench import _truth as truth
+from stitchflow.bench._forces import Square, Within
 from stitchflow.bench._runs import is_done
 from stitchflow.cli import main
 
@@ -34,10 +36,12 @@ def no_cache(monkeypatch):
 
 def test_the_list_is_the_protocol():
     names = list(TASKS)
-    assert len(names) == 42
+    assert len(names) == 52
     assert sum(name.startswith("synthetic-") for name in names) == 30
     assert sum(name.startswith("eb-") for name in names) == 4
-    rest = {"wavy-valley", "wavy-valley-code", "cis", "chiral", "chiral-dense"}
+    assert sum(name.startswith("three-marginals-") for name in names) == 5
+    assert sum(name.startswith("populations-") for name in names) == 4
+    rest = {"wavy-valley", "wavy-valley-code", "cis", "chiral", "chiral-dense", "chiral-all"}
     wells = {f"doublewell-{regime}" for regime in ("dense", "terminal", "trickle")}
     assert rest | wells <= set(names)
 
@@ -138,7 +142,72 @@ def test_kernel_scores_and_curl():
 
 def test_interactions_are_compared_on_the_band_of_distances():
     well = lambda scale: Energy.known(sf.Interaction(lambda r: scale * jnp.exp(-(r**2))), 2)
-    assert truth.w_pattern_r2(recovery(well(2.0), well(1.0))) == pytest.approx(1.0)
+    scores = truth.INTERACTION_SCORES
+    r = recovery(well(2.0), well(1.0))
+    assert scores["w_pattern_r2"](r) == pytest.approx(1.0)
+    assert scores["w_raw_r2"](r) == pytest.approx(0.0, abs=1e-4)  # twice the truth, as far as none
+
+
+def test_forces_on_the_square_of_the_three_marginals():
+    """A force of 1.1 times the truth points the same way and misses by a tenth of its size."""
+    r = recovery(bowl(1.1), bowl(), Square)
+    found = {row.metric: row for row in truth.compare_energies(r)}
+    assert found["cosine"].value == pytest.approx(1.0, abs=1e-6)
+    assert found["nmae"].value == pytest.approx(0.1, rel=1e-4)
+    assert (found["cosine"].floor, found["nmae"].floor) == (1.0, 0.0)
+    assert recovery(bowl(-1.0), bowl(), Square).further()["cosine"] == pytest.approx(-1.0, abs=1e-6)
+
+
+def test_slopes_are_compared_within_populations():
+    """Populations far apart: only distances within them count, and errors are in per cent."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(20), 10)
+    clouds = [100.0 * labels[:, None] + rng.normal(size=(200, 2)) for _ in range(2)]
+    data = sf.Snapshots.from_arrays(clouds, [0.0, 0.1], groups=[labels, labels])
+    pair = lambda a: Energy.known(
+        sf.Potential(lambda x: 0.5 * a * (x**2).sum()) + sf.Interaction(lambda r: a * r**2), 2
+    )
+    r = Within(pair(1.1), pair(1.0), data, data)
+    assert np.linalg.norm(r.displacements, axis=1).max() < 10.0
+    assert r.band[1] < 10.0
+    found = r.further()
+    assert found["v_slope_error"] == pytest.approx(10.0, rel=1e-3)
+    assert found["w_slope_error"] == pytest.approx(10.0, rel=1e-2)
+    alone = Within(bowl(1.1), pair(1.0), data, data).further()
+    assert set(alone) == {"v_slope_error"}
+
+
+def test_the_interval_of_beta_stands_beside_the_truth():
+    known = Energy.known(sf.Entropy(0.1, learn=False), 2)
+    with_spread = SimpleNamespace(uncertainty=SimpleNamespace(beta=SimpleNamespace(mean=0.2, sd=1)))
+    low, high = truth.compare_beta(with_spread, known)
+    assert (low.metric, low.value, high.metric) == ("beta_low", 0.0, "beta_high")
+    assert high.value == pytest.approx(1.845)
+    assert low.floor == pytest.approx(0.1)
+
+    class Without:
+        @property
+        def uncertainty(self):
+            raise sf.NotAvailable("stitching", "uncertainty", "it was fitted once")
+
+    for fit in (Without(), SimpleNamespace(), SimpleNamespace(uncertainty=None)):
+        assert list(truth.compare_beta(fit, known)) == []
+
+
+def test_tasks_that_are_not_split_train_on_everybody():
+    problem = TASKS["three-marginals-quadratic"].problem(0)
+    assert problem.train.counts.tolist() == [2000] * 3
+    assert problem.train.ids is None
+    assert problem.train.parent is None
+    assert problem.energy.beta == pytest.approx(0.1)
+    assert not set(map(tuple, problem.train.x)) & set(map(tuple, problem.test.x))
+    assert {TASKS[name].seeds for name in TASKS if name.startswith(("three", "popul"))} == {0}
+
+
+def test_how_many_interact_is_told(data_folder):
+    for part in TASKS["cis"].problem(0).train, TASKS["cis"].problem(0).test:
+        assert set(part.totals) == {310.0}
+        assert part.total is not None
 
 
 def test_a_run_leaves_complete_lines_and_is_not_done_twice(tmp_path):
@@ -192,9 +261,10 @@ def test_bad_runs_are_refused(run, words):
 
 def test_every_table_has_its_trivial_rows():
     runs = list(paper_runs())
-    assert {run.task for run in runs} == set(TASKS)
+    published = {name for name in TASKS if TASKS[name].seeds}
+    assert {run.task for run in runs} == published
     told = {run.task for run in runs if run.method == "ot-linear"}
-    assert {name for name in TASKS if not name.endswith("-varying")} == told
+    assert {name for name in published if not name.endswith("-varying")} == told
     assert len(set(runs)) == len(runs)
 
 

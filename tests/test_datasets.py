@@ -129,6 +129,66 @@ def test_the_cis_beta_is_the_noise_of_the_file(data_folder):
     assert datasets.cis_energy().beta == pytest.approx(measured, rel=0.03)
 
 
+def test_three_marginals_contract_and_spread():
+    """Under V = 5|x|^2 a coordinate falls as exp(-10 t) and gains the variance of an OU process."""
+    train, test, energy = datasets.three_marginals("quadratic", n=20_000)
+    assert energy.beta == pytest.approx(0.1)
+    for data in (train, test):
+        assert data.times.tolist() == [0.0, 0.01, 0.02]
+        assert not data.paired
+        for t, cloud in zip(data.times, data.clouds, strict=True):
+            shrunk = np.exp(-20.0 * t)
+            expected = 16.0 / 3.0 * shrunk + 0.01 * (1.0 - shrunk)
+            assert cloud.var(axis=0) == pytest.approx(expected, rel=0.02)
+    with pytest.raises(ValueError, match="name must be one of quadratic, flowers"):
+        datasets.three_marginals("cube")
+
+
+def test_populations_move_by_their_own_members():
+    """One Euler step from the same start: half of the steps' variance is beta, the rest drift."""
+    train, test, energy = datasets.populations("E", dt=0.001, snapshots=2, count=300)
+    assert train.counts.tolist() == [3000, 3000]
+    assert test.counts.tolist() == [300, 300]
+    assert not set(train.groups) & set(test.groups)
+    assert train.x[:3000].std() == pytest.approx(0.5, rel=0.03)
+    # Noise of single members cancels in moments: d E|x|^2 = (2 E[x . drift] + 4 beta) dt.
+    moments = [(cloud**2).sum(1).mean() for cloud in train.clouds]
+    x, labels = train.cloud(0), train.groups[train.slice(0)]
+    drift = np.concatenate(
+        [
+            np.asarray(energy.without_noise.velocity(x[labels == g], None, x[labels == g]))
+            for g in range(300)
+        ]
+    )
+    expected = (2.0 * (x * drift).sum(1).mean() + 4.0 * energy.beta) * 0.001
+    noise = 2.0 * np.sqrt(2.0 * energy.beta * 0.001 * (x**2).sum(1).mean() / len(x))
+    assert abs(moments[1] - moments[0] - expected) < 3.0 * noise
+    with pytest.raises(ValueError, match="model must be one of A, E"):
+        datasets.populations_energy("B")
+    with pytest.raises(ValueError, match="dt must be a multiple"):
+        datasets.populations("A", dt=0.0005)
+
+
+def test_populations_relax_as_their_energy_says():
+    """The Euler scheme and the library's own simulation with groups agree in distribution."""
+    train, _, energy = datasets.populations("A", dt=0.1, snapshots=3, count=400)
+    x0, labels = jnp.asarray(train.cloud(0), float), train.groups[train.slice(0)]
+    path = np.asarray(simulate(energy, x0, train.times, jax.random.key(0), groups=labels))
+    for k in (1, 2):
+        ours, theirs = (np.linalg.norm(x, axis=1) for x in (path[k], train.cloud(k)))
+        assert ours.mean() == pytest.approx(theirs.mean(), rel=0.03)
+        assert ours.std() == pytest.approx(theirs.std(), rel=0.05)
+
+
+def test_a_whole_chiral_system_hides_nobody():
+    train, test, _ = datasets.chiral(snapshots=5, n=40, split=False)
+    assert train.counts.tolist() == test.counts.tolist() == [40] * 5
+    assert set(train.totals) == {40.0}
+    half = datasets.chiral(snapshots=5, n=40)
+    assert half.train.counts.tolist() == [20] * 5
+    assert set(half.train.totals) == set(half.test.totals) == {40.0}
+
+
 def test_everything_repeats():
     a, b = datasets.wavy_valley(key=3), datasets.wavy_valley(key=3)
     np.testing.assert_array_equal(a.train.x, b.train.x)

@@ -147,6 +147,14 @@ def as_labels(column: ArrayLike, name: str) -> np.ndarray | None:
     return labels
 
 
+def as_groups(groups: ArrayLike, n: int) -> np.ndarray | None:
+    """One label for each of n points, or None."""
+    labels = as_labels(groups, "groups")
+    if labels is not None and labels.shape != (n,):
+        raise BadInput(f"groups must have one entry per point ({n},), got {labels.shape}")
+    return labels
+
+
 def rows_named(rows: np.ndarray, most: int = 5) -> str:
     """`row 3` or `rows 3, 8, ... (12 in all)`, for error messages."""
     listed = ", ".join(str(int(row)) for row in rows[:most])

@@ -57,6 +57,7 @@ def fit(
     weight_key: _options.WeightKey = None,
     id_key: _options.IdKey = None,
     group_key: _options.GroupKey = None,
+    total: _options.Total = None,
     hold_out: _options.HoldOut = None,
     test_fraction: _options.TestFraction = 0.2,
     method: _options.MethodName = "stitching",
@@ -88,8 +89,10 @@ def fit(
         raise BadInput(f"--test-fraction must be in [0, 1), got {test_fraction:g}")
     terms = {"time_varying": time_varying, "interaction": interaction, "no_entropy": no_entropy}
     chosen = method_named(method, "--method").with_settings(parse_settings(set_ or []), **terms)
+    if total is not None and not (math.isfinite(total) and total > 0):
+        raise BadInput(f"--total must be a number above 0, got {total:g}")
     features = None if columns is None else tuple(columns.split(","))
-    names = Columns(time_key, rep, features, weight_key, id_key, group_key)
+    names = Columns(time_key, rep, features, weight_key, id_key, group_key, total)
     with _notes():
         file = read_table(data, names)
     left_out = _numbers(hold_out, "--hold-out")
@@ -171,7 +174,9 @@ def evaluate(
 def simulate(
     run: _options.Run,
     times: Annotated[str, typer.Option(help="increasing times", metavar="0,1,2")],
-    out: Annotated[Path, typer.Option(help="x, t, id and w of every point", metavar="FILE.npz")],
+    out: Annotated[
+        Path, typer.Option(help="x, t, id, w, group of every point", metavar="FILE.npz")
+    ],
     from_: Annotated[
         Path | None, typer.Option("--from", help="individuals to start from", metavar="DATA")
     ] = None,
@@ -214,6 +219,8 @@ def simulate(
     }
     if start.weights is not None:
         columns["w"] = np.tile(start.weights, len(when))
+    if start.groups is not None:
+        columns["group"] = np.tile(start.groups, len(when))
     np.savez(out, **columns)
     console.print(f"wrote {out}: {n} individuals at {len(when)} times", soft_wrap=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +72,7 @@ def _keep(result: Fit, data: Snapshots, test: Snapshots, out: Path) -> None:
         write_atomically(file, packed({"x": data.x, "t": data.times[data.index]}))
         table = read_table(file)
         split = split.marked(table.snapshots)
-        content, columns = table.snapshots.fingerprint, asdict(Columns())
+        content, columns = table.snapshots.fingerprint, Columns().record
         result.source = {"demo": True, "path": str(file.resolve()), "content": content}
         result.source |= {"columns": columns, "split_sha256": write_split(out, split)}
         write_run(result, out)

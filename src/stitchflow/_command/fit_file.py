@@ -77,7 +77,7 @@ def fit_file(
             "path": str(file.path.resolve()),
             "content": file.snapshots.fingerprint,
             "train": train.fingerprint,
-            "columns": asdict(columns),
+            "columns": columns.record,
         },
         "hold_out": list(hold_out),
         "test_fraction": fraction,

@@ -63,7 +63,12 @@ IdKey = Annotated[
     str | None, typer.Option(help="column that names individuals seen more than once", metavar="I")
 ]
 GroupKey = Annotated[
-    str | None, typer.Option(help="column of donors, batches or clones", metavar="G")
+    str | None,
+    typer.Option(help="column of dishes, donors or batches: who interacts with whom", metavar="G"),
+]
+Total = Annotated[
+    float | None,
+    typer.Option(help="how many interact, in each group, where only some were seen", metavar="N"),
 ]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="append one JSON object per line", metavar="FILE")

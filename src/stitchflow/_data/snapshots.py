@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from stitchflow._data.motion import Motion, Windows, actions, motion
+from stitchflow._data.populations import as_total, population_codes, population_sizes
 from stitchflow._data.units import Units
 from stitchflow._html import table
 from stitchflow._status import BadInput
@@ -45,9 +46,15 @@ class Snapshots:
         weights: how much each individual counts; they sum to the number of individuals of a time.
         ids: the same individual has the same id at all times; None where individuals are not
             followed.
-        groups: the donor, batch or replicate of each individual; None where there are none.
+        groups: the dish, donor, field of view or simulation of each individual; None where there
+            are none. The individuals of one group at one time are a population: interactions act
+            within it, and all groups inform one energy.
         rows: the row numbers of the individuals in the original table.
         names: the names of all rows of the original table, for display only.
+        total: for each individual, how many interacting individuals its population had, where that
+            was told; see `totals`.
+        parent: for each individual, how many its population had in the table that this one is a
+            part of; None where no population lost individuals.
 
     Examples:
         >>> clouds = [np.zeros((5, 2)), np.ones((7, 2))]
@@ -68,6 +75,8 @@ class Snapshots:
     groups: np.ndarray | None = None
     rows: np.ndarray | None = None
     names: Any = None  # an array or pandas index, shared by all parts of the table
+    total: np.ndarray | None = None
+    parent: np.ndarray | None = None
 
     @staticmethod
     def from_arrays(
@@ -76,6 +85,8 @@ class Snapshots:
         weights: Sequence[Any] | None = None,
         *,
         paired: bool = False,
+        groups: Sequence[Any] | None = None,
+        total: Any = None,
     ) -> Snapshots:
         """Make snapshots of one array per time.
 
@@ -86,6 +97,9 @@ class Snapshots:
                 within a time matter.
             paired: whether row i of every cloud is the same individual, which gives individuals
                 ids. All clouds must then have the same size.
+            groups: one list (n,) for each time with the group of each individual, as in
+                `from_table`; None where there are none.
+            total: how many interacting individuals there were, as in `from_table`.
 
         Returns:
             Snapshots in the order of the times.
@@ -123,13 +137,25 @@ class Snapshots:
                 shapes = [w.shape for w in each]
                 raise BadInput(f"weights must be lists of the clouds' sizes {sizes}, got {shapes}")
             flat = np.concatenate(each)
-        return Snapshots.from_table(
-            np.concatenate(clouds), np.repeat(times, sizes), weights=flat, ids=ids
-        )
+        labels = None
+        if groups is not None:
+            lists = [np.asarray(as_labels(part, "groups")) for part in groups]
+            if [part.shape for part in lists] != [(n,) for n in sizes]:
+                shapes = [part.shape for part in lists]
+                raise BadInput(f"groups must be lists of the clouds' sizes {sizes}, got {shapes}")
+            labels = np.concatenate(lists)
+        x, t = np.concatenate(clouds), np.repeat(times, sizes)
+        return Snapshots.from_table(x, t, flat, ids, labels, total=total)
 
     @staticmethod
     def from_table(
-        x: Any, t: Any, weights: Any = None, ids: Any = None, groups: Any = None
+        x: Any,
+        t: Any,
+        weights: Any = None,
+        ids: Any = None,
+        groups: Any = None,
+        *,
+        total: Any = None,
     ) -> Snapshots:
         """Make snapshots of a long table with one row per individual and time, in any order.
 
@@ -140,8 +166,12 @@ class Snapshots:
                 matter.
             ids: which individual each row shows; rows with equal ids at different times are one
                 individual. None where individuals are not followed.
-            groups: the donor, batch or replicate of each row, for `split`; None where there are
-                none.
+            groups: the dish, donor, field of view or simulation of each row, the same at all times;
+                None where there are none. Interactions act within a group. A clone or a cell type
+                is not a group: it shares its dish with others.
+            total: how many interacting individuals there were, where only some of them were seen:
+                one number, or one for each group (a mapping, or a list in the order of the sorted
+                groups). None means that all were seen.
 
         Returns:
             Snapshots with the rows sorted by time; `rows` are their numbers in the given table.
@@ -150,6 +180,9 @@ class Snapshots:
             >>> data = sf.Snapshots.from_table(np.arange(6.0).reshape(3, 2), t=[1.0, 0.0, 1.0])
             >>> data.times.tolist(), data.counts.tolist(), data.rows.tolist()
             ([0.0, 1.0], [1, 2], [1, 0, 2])
+            >>> dishes = {"groups": ["a", "b", "a"], "total": {"a": 50, "b": 9}}
+            >>> sf.Snapshots.from_table(np.zeros((3, 2)), [0.0, 0.0, 1.0], **dishes).totals.tolist()
+            [50.0, 9.0, 50.0]
         """
         x = as_cloud(x, "x")
         t = as_times(t, "t")
@@ -165,14 +198,16 @@ class Snapshots:
         in_order = bool((np.diff(t) >= 0).all())
         times, index = np.unique(t[order], return_inverse=True)
         take = lambda column: None if column is None else np.asarray(column)[order]
+        labels = take(as_labels(groups, "groups"))
         return Snapshots(
             x=x if in_order else x[order],  # a memory map stays one
             index=index,
             times=times,
             weights=_normalise(take(weights), index, n, order),
             ids=take(as_labels(ids, "ids")),
-            groups=take(as_labels(groups, "groups")),
+            groups=labels,
             rows=order,
+            total=as_total(total, labels, population_codes(index, labels)),
         )
 
     def __repr__(self) -> str:
@@ -202,6 +237,26 @@ class Snapshots:
     def counts(self) -> np.ndarray:
         """The number of individuals at each time."""
         return np.bincount(self.index, minlength=len(self.times))
+
+    @cached_property
+    def populations(self) -> np.ndarray:
+        """The number of each individual's population, counted by time and then by group, (n,).
+
+        Without groups the individuals of a time are one population.
+        """
+        return population_codes(self.index, self.groups)
+
+    @cached_property
+    def totals(self) -> np.ndarray:
+        """How many interacting individuals the population of each individual had, (n,).
+
+        It is the given `total`. Without one it is the number of individuals who were seen, before
+        this table was split or subsampled: a part of a table still interacted with the rest.
+        """
+        for known in (self.total, self.parent):
+            if known is not None:
+                return known
+        return population_sizes(self.populations).astype(np.float64)
 
     @cached_property
     def _starts(self) -> np.ndarray:
@@ -286,12 +341,15 @@ class Snapshots:
 
         Returns:
             Snapshots of those rows. Times without individuals of positive weight are removed.
+            `totals` still count those who are left out of a population.
         """
         rows = np.sort(np.asarray(rows, int))
         left = np.bincount(self.index[rows], self.weights[rows], minlength=len(self))
         rows = rows[left[self.index[rows]] > 0]
         kept, index = np.unique(self.index[rows], return_inverse=True)
         pick = lambda column: None if column is None else column[rows]
+        labels, before = pick(self.groups), self.totals[rows]
+        whole = np.array_equal(before, population_sizes(population_codes(index, labels)))
         return replace(
             self,
             x=self.x[rows],
@@ -299,8 +357,10 @@ class Snapshots:
             times=self.times[kept],
             weights=_normalise(self.weights[rows], index, len(rows), rows),
             ids=pick(self.ids),
-            groups=pick(self.groups),
+            groups=labels,
             rows=pick(self.rows),
+            total=pick(self.total),
+            parent=None if whole or self.total is not None else before,
         )
 
     def drop_times(self, times: Iterable[float]) -> Snapshots:
@@ -331,7 +391,8 @@ class Snapshots:
         """Divide the individuals at random into two parts, such as training and test data.
 
         Every time keeps at least one individual in the first part. Where ids or groups are kept
-        together, a part has no snapshot of a time at which it has no individuals.
+        together, a part has no snapshot of a time at which it has no individuals. Parts keep
+        `groups` and `totals`: an individual still interacted with those of the other part.
 
         Arguments:
             fraction: the share of the first part, above 0 and below 1, of the individuals of each
@@ -348,6 +409,8 @@ class Snapshots:
             >>> train, test = data.split(0.7)
             >>> train.counts.tolist(), test.counts.tolist()
             ([7, 14], [3, 6])
+            >>> test.totals.tolist()
+            [10.0, 10.0, 10.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0]
         """
         check_number(fraction, "fraction", 0.0, 1.0, open_low=True)
         if by not in (None, "individual", "id", "group"):
@@ -481,27 +544,40 @@ class Snapshots:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that a baseline stores of its data, without ids and groups."""
-        return {"x": self.x, "index": self.index, "times": self.times, "weights": self.weights}
+        """The arrays that a method stores of its data, without ids.
+
+        Groups are stored as numbers, and how many interacted only where some were not seen.
+        """
+        stored = {"x": self.x, "index": self.index, "times": self.times, "weights": self.weights}
+        if self.groups is not None:
+            stored["group"] = np.unique(self.groups, return_inverse=True)[1]
+        if self.total is not None or self.parent is not None:
+            stored["total"] = np.ascontiguousarray(self.totals)
+        return stored
 
     @staticmethod
     def from_stored(arrays: dict[str, np.ndarray]) -> Snapshots:
-        """Snapshots from the arrays that a baseline has stored.
+        """Snapshots from the arrays that a method has stored.
 
         Arguments:
             arrays: what `Snapshots.arrays` returned.
 
         Returns:
-            Snapshots without ids, groups and names.
+            Snapshots without ids and names.
         """
         t = arrays["times"][arrays["index"]]
-        return Snapshots.from_table(arrays["x"], t, weights=arrays["weights"])
+        columns = {"weights": arrays["weights"], "groups": arrays.get("group")}
+        data, total = Snapshots.from_table(arrays["x"], t, **columns), arrays.get("total")
+        if total is not None and total.shape != t.shape:
+            raise BadInput(f"total must have one entry per row {t.shape}, got {total.shape}")
+        return replace(data, total=total)
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of everything in the table, independent of the file it came from.
 
-        The order of the rows matters.
+        The order of the rows matters. A `total` that was told counts; what a part remembers of the
+        table it was split from does not, so that data without a `total` keeps its hash.
         """
         # Names of groups are told apart from the same names as ids.
         digest = hashlib.sha256(b"" if self.groups is None else b"groups")
@@ -514,6 +590,8 @@ class Snapshots:
                     digest.update("\0".join(map(str, column)).encode())
                 else:  # a memory map is hashed without a copy
                     digest.update(np.ascontiguousarray(column).data)
+        if self.total is not None:
+            digest.update(b"total" + np.ascontiguousarray(self.total).data)
         return digest.hexdigest()
 
 

@@ -6,12 +6,14 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
 
+from stitchflow._data.populations import of_same_population
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._method.flow import Flow
 from stitchflow._types import KeyLike, as_rng, near_times
@@ -34,20 +36,36 @@ class Sample(NamedTuple):
     Arguments:
         x: the positions.
         weights: their weights; None where all are equal.
+        groups: the group of each, within which interactions act; None where there are none.
     """
 
     x: np.ndarray
     weights: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     @staticmethod
     def of(data: Snapshots, k: int) -> Sample:
         """The individuals of the k-th time whose weight is not zero."""
-        x, weights = data.cloud(k), data.uneven_weights(k)
-        return Sample(x) if weights is None else Sample(x[weights > 0], weights[weights > 0])
+        groups = None if data.groups is None else data.groups[data.slice(k)]
+        weights = data.uneven_weights(k)
+        everybody = Sample(data.cloud(k), weights, groups)
+        return everybody if weights is None else everybody.rows(np.flatnonzero(weights > 0))
 
     def rows(self, rows: np.ndarray) -> Sample:
         """Some of the individuals, by their row numbers."""
-        return Sample(self.x[rows], None if self.weights is None else self.weights[rows])
+        pick = lambda column: None if column is None else column[rows]
+        return Sample(self.x[rows], pick(self.weights), pick(self.groups))
+
+    def beside(self, other: Sample) -> Sample:
+        """These individuals followed by others; each side keeps its weights among its own."""
+        weights = None
+        if self.weights is not None or other.weights is not None:
+            each = (np.ones(len(s.x)) if s.weights is None else s.weights for s in (self, other))
+            weights = np.concatenate(list(each))
+        groups = None
+        if self.groups is not None and other.groups is not None:
+            groups = np.concatenate([self.groups, other.groups])
+        return Sample(np.concatenate([self.x, other.x]), weights, groups)
 
     def some(self, n: int, rng: np.random.Generator) -> Sample:
         """`n` of the individuals, drawn regardless of their weights, which they keep."""
@@ -64,10 +82,12 @@ class Sample(NamedTuple):
     def carried(self, flow: Flow, times: Any, key: KeyLike) -> np.ndarray:
         """Where the dynamics of a flow carries the individuals, of shape (time, n, dim).
 
-        Individuals keep their weights. Equal weights are not passed on, so that a user's own flow
-        need not accept weights.
+        Individuals keep their weights and stay in their groups. Equal weights are not passed on,
+        nor are groups to a flow that does not know them: a user's own flow need not accept either.
         """
         told: dict[str, Any] = {} if self.weights is None else {"weights": self.weights}
+        if self.groups is not None and "groups" in signature(flow.simulate).parameters:
+            told["groups"] = self.groups
         return np.asarray(flow.simulate(self.x, times, key=key, **told))
 
 
@@ -169,10 +189,29 @@ class Judge:
         """The scores, at later times, of held-out individuals that the dynamics alone carries."""
         key = jax.random.fold_in(jax.random.fold_in(self.key, 3000), start)
         here = Sample.of(self.test, start)
-        path = here.carried(flow, self.test.times[[start, *ends]], key)
+        path = self._together(here, start).carried(flow, self.test.times[[start, *ends]], key)
         for k, cloud in zip(ends, path[1:], strict=True):
-            end = Sample(cloud, here.weights)
+            end = Sample(cloud[: len(here.x)], here.weights)
             yield k, self.compare(k, lambda draw, n, end=end: end)
+
+    def _together(self, here: Sample, start: int) -> Sample:
+        """Held-out individuals, followed by those of their populations who were trained on.
+
+        Where the data says which individuals interact, by groups or by how many there are in all,
+        a part of a population would feel too few of them. A population that has no room for those
+        who were trained on is another one, whatever its name.
+        """
+        told = self.test.groups is not None or self.test.total is not None
+        if not told or self.train is None or start not in self.seen:
+            return here
+        others = Sample.of(self.train, self.train.at(self.test.times[start]))
+        if (here.groups is None) != (others.groups is None):
+            return here
+        rows, groups = self.test.slice(start), self.test.groups
+        labels = np.zeros(self.test.counts[start]) if groups is None else groups[rows]
+        theirs = np.zeros(len(others.x)) if others.groups is None else others.groups
+        joining = of_same_population(labels, self.test.totals[rows], theirs)
+        return here.beside(others.rows(np.flatnonzero(joining)))
 
     def followed(self, start: int, k: int) -> bool:
         """Whether an individual of the k-th time is known to be among those of the `start`."""
@@ -206,5 +245,6 @@ class Judge:
 
 
 def _distance(task: tuple[str, Sample, Sample]) -> float:
-    metric, (x, a), (y, b) = task
-    return DISTANCES[metric](np.asarray(x, np.float64), np.asarray(y, np.float64), a, b)
+    metric, a, b = task
+    x, y = np.asarray(a.x, np.float64), np.asarray(b.x, np.float64)
+    return DISTANCES[metric](x, y, a.weights, b.weights)

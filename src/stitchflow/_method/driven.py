@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy, velocity
 from stitchflow._energy.packing import named_arrays, packed_method, unpacked_method
+from stitchflow._energy.simulate import pairs_apart
 from stitchflow._energy.terms import Potential, ready
 from stitchflow._measure.coupling import draw
 from stitchflow._measure.kde import KDE
@@ -80,17 +81,62 @@ class DrivenFlow(Flow):
         clouds = []
         for i, t in enumerate(as_times(times)):
             k = max(int(np.searchsorted(self.data.times, t)) - 1, 0)
-            start = self.data.cloud(k)[draw(self.data.cloud_weights(k), n, rng)]
             since = float(self.data.times[k])
+            chosen = draw(self.data.cloud_weights(k), n, rng)
             if t == since:
-                clouds.append(jnp.asarray(start, float))
+                clouds.append(jnp.asarray(self.data.cloud(k)[chosen], float))
                 continue
+            rows, place, told = self._with_others(k, chosen)
             # A time before the first snapshot is reached backwards.
             way = self.simulate(
-                start, [since, t], as_key(int(rng.integers(2**31)) + i), ode=t < since
+                self.data.cloud(k)[rows],
+                [since, t],
+                as_key(int(rng.integers(2**31)) + i),
+                ode=t < since,
+                **told,
             )
-            clouds.append(way[-1])
+            clouds.append(way[-1][place])
         return jnp.stack(clouds)
+
+    def _with_others(
+        self, k: int, chosen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | slice, dict[str, np.ndarray]]:
+        """What is simulated to carry some individuals of the k-th time.
+
+        Where individuals interact within groups, each is carried with its whole population. A
+        population of which one individual is chosen twice is carried twice.
+
+        Arguments:
+            k: the number of the time.
+            chosen: rows of its cloud.
+
+        Returns:
+            The rows to simulate, the places of the chosen ones among them, and further arguments
+            of `simulate`.
+        """
+        groups, interacting = self.data.groups, pairs_apart(self.energy)[0].terms
+        if groups is None or not interacting:
+            return chosen, slice(None), {}
+        label = np.unique(groups[self.data.slice(k)], return_inverse=True)[1]
+        members = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label))[:-1])
+        rank = np.empty(len(label), int)
+        for rows in members:
+            rank[rows] = np.arange(len(rows))
+        order = np.argsort(chosen, kind="stable")
+        _, first, times = np.unique(chosen[order], return_index=True, return_counts=True)
+        again = np.empty(len(chosen), int)
+        again[order] = np.arange(len(chosen)) - np.repeat(first, times)
+        copies, own = np.unique(
+            np.stack([label[chosen], again], axis=1), axis=0, return_inverse=True
+        )
+        clouds = [members[population] for population, _ in copies]
+        sizes = np.array([len(rows) for rows in clouds])
+        place = (np.cumsum(sizes) - sizes)[own.reshape(-1)] + rank[chosen]
+        rows = np.concatenate(clouds)
+        told = {"groups": np.repeat(np.arange(len(clouds)), sizes)}
+        if (weights := self.data.uneven_weights(k)) is not None:
+            told["weights"] = weights[rows]
+        return rows, place, told
 
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
         """The velocity that moves the marginal at time t: the drift minus beta times the score."""
@@ -101,9 +147,16 @@ class DrivenFlow(Flow):
         return velocity(self.energy, points, time, KDE.uniform(cloud)) * self.units.speed
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
+        self,
+        x0: Any,
+        times: Any,
+        key: KeyLike = 0,
+        *,
+        weights: Any = None,
+        groups: Any = None,
+        ode: bool = False,
     ) -> Float[Array, "t n d"]:
-        return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
+        return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights, groups)
 
 
 def _answering(energy: Energy) -> Energy | None:

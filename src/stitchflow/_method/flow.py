@@ -18,6 +18,7 @@ from stitchflow._status import BadInput, NotAvailable
 from stitchflow._types import (
     KeyLike,
     as_cloud,
+    as_groups,
     as_key,
     as_times,
     as_weights,
@@ -73,7 +74,14 @@ class Flow:
         raise NotAvailable(self.method, "velocity", "it has no velocity field")
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
+        self,
+        x0: Any,
+        times: Any,
+        key: KeyLike = 0,
+        *,
+        weights: Any = None,
+        groups: Any = None,
+        ode: bool = False,
     ) -> Float[Array, "t n d"]:
         """Positions of individuals that the learned dynamics moves, of shape (times, n, d).
 
@@ -83,16 +91,19 @@ class Flow:
             key: a JAX key or an integer seed of the noise.
             weights: how much each individual counts in the population with which the others
                 interact; None counts all alike. A row keeps its weight at all times.
+            groups: the group of each individual, such as its dish: interactions act within groups.
+                None makes one population of all. Methods without interactions ignore it.
             ode: replace the noise by the probability flow, which is deterministic and can run
                 backwards in time.
         """
         raise NotAvailable(self.method, "simulate", "it has no dynamics")
 
     def simulate_same(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, groups: Any = None
     ) -> Float[Array, "t n d"]:
         """`simulate` without birth and death, so that a row is the same individual at all times."""
-        return self.simulate(x0, times, key, weights=weights)
+        told = {} if groups is None else {"groups": groups}
+        return self.simulate(x0, times, key, weights=weights, **told)
 
     def transport(self, x: Any, times: Any) -> Float[Array, "t n d"]:
         """Points carried along the velocity of the fitted curve, forwards or backwards in time.
@@ -121,7 +132,14 @@ def in_pieces(
 
 
 def simulate_in_units(
-    energy: Energy, units: Units, x0: Any, times: Any, key: KeyLike, ode: bool, weights: Any = None
+    energy: Energy,
+    units: Units,
+    x0: Any,
+    times: Any,
+    key: KeyLike,
+    ode: bool,
+    weights: Any = None,
+    groups: Any = None,
 ) -> Float[Array, "t n d"]:
     """`simulate` for arguments in the user's units.
 
@@ -133,14 +151,15 @@ def simulate_in_units(
         key: a JAX key or an integer seed.
         ode: whether the probability flow replaces the noise.
         weights: the weight of each individual; None weighs all alike.
+        groups: the group of each individual; None makes one population of all.
     """
     x, times, key = as_cloud(x0, "x0", units.dim), as_times(times), as_key(key)
     check_count(len(x), "number of points in x0")
-    shares = as_weights(weights, len(x))
+    shares, labels = as_weights(weights, len(x)), as_groups(groups, len(x))
     steps = np.diff(times)
     if (steps < 0).any() and not ode:
         raise BadInput(f"times must increase, got {times.tolist()}; ode=True runs backwards")
     if len(steps) and not ((steps > 0).all() or (steps < 0).all()):
         raise BadInput(f"times must be in order and differ, got {times.tolist()}")
-    path = simulate(energy, units.space_in(x), units.time_in(times), key, ode, shares)
+    path = simulate(energy, units.space_in(x), units.time_in(times), key, ode, shares, labels)
     return units.space_out(path)

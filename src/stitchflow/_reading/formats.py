@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +32,8 @@ class Columns:
         weight: the column of weights.
         id: the column of ids.
         group: the column of groups.
+        total: how many interacting individuals there were, a number; None takes what an `.npz`
+            file says in its array `total`.
     """
 
     time: str | None = None
@@ -40,6 +42,13 @@ class Columns:
     weight: str | None = None
     id: str | None = None
     group: str | None = None
+    total: float | None = None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The columns as a run stores them; without a `total` as runs before it did."""
+        entry = asdict(self)
+        return entry if self.total is not None else {n: v for n, v in entry.items() if n != "total"}
 
     @staticmethod
     def stored(entry: dict[str, Any]) -> Columns:
@@ -58,6 +67,8 @@ class Found(NamedTuple):
         weights: the weights; None where there are none.
         ids: the ids; None where there are none.
         groups: the groups; None where there are none.
+        total: how many interacting individuals there were, one number or one for each of the sorted
+            groups; None where the file does not say.
         names: the names of individuals, which are only shown to the user.
         train_idx: the row numbers of training individuals; None without a stored split.
         test_idx: the row numbers of held-out individuals; None without a stored split.
@@ -68,6 +79,7 @@ class Found(NamedTuple):
     weights: Any = None
     ids: Any = None
     groups: Any = None
+    total: Any = None
     names: Any = None
     train_idx: Any = None
     test_idx: Any = None
@@ -99,6 +111,7 @@ def _npz(path: Path, columns: Columns) -> Found:
         "weights": columns.weight or "w",
         "ids": columns.id or "id",
         "groups": columns.group or "group",
+        "total": "total",
     }
     chosen = {"weights": columns.weight, "ids": columns.id, "groups": columns.group}
     asked = {"x", "t", *(part for part, name in chosen.items() if name)}

@@ -50,15 +50,16 @@ def read_table(path: Any, columns: Columns | None = None) -> DataFile:
         path: the file.
         columns: the meaning of its columns; None uses the default names of the format.
     """
-    path = Path(path)
+    path, columns = Path(path), columns or Columns()
     if not path.is_file():
         raise BadInput(f"{path}: no such file")
     try:
-        found = format_of(path).read(path, columns or Columns())
+        found = format_of(path).read(path, columns)
     except MemoryError:
         raise BadInput(f"{path}: it does not fit into memory") from None
     try:
         parts = {"weights": found.weights, "ids": found.ids, "groups": found.groups}
+        parts["total"] = found.total if columns.total is None else columns.total
         snapshots = replace(Snapshots.from_table(found.x, found.t, **parts), names=found.names)
         train = _rows(found.train_idx, "train_idx", len(snapshots.x))
         test = _rows(found.test_idx, "test_idx", len(snapshots.x))

@@ -26,6 +26,7 @@ from stitchflow._types import (
     KeyLike,
     Scalar,
     as_cloud,
+    as_groups,
     as_key,
     as_rng,
     as_times,
@@ -85,7 +86,14 @@ class StitchedFlow(Flow):
         return _velocity(self.curve, points, self._inside(t)) * self.units.speed
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
+        self,
+        x0: Any,
+        times: Any,
+        key: KeyLike = 0,
+        *,
+        weights: Any = None,
+        groups: Any = None,
+        ode: bool = False,
     ) -> Float[Array, "t n d"]:
         """Positions at `times` of individuals that the energy alone moves from `x0`.
 
@@ -94,24 +102,25 @@ class StitchedFlow(Flow):
         number stays constant: a row is then not the same individual at all times.
         """
         if self.curve.growth is None or ode:
-            return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
+            return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights, groups)
         times, key, x = as_times(times), as_key(key), as_cloud(x0, "x0", self.dim)
         path, shares = [jnp.asarray(x, float)], as_weights(weights, len(x))
+        labels = as_groups(groups, len(x))
         for i, (t0, t1) in enumerate(pairwise(times)):
             move, choose = jax.random.split(jax.random.fold_in(key, i))
             stops = np.linspace(t0, t1, defaults.GROWTH_STEPS + 1)
-            way = simulate_in_units(self.energy, self.units, x, stops, move, False, shares)
+            way = simulate_in_units(self.energy, self.units, x, stops, move, False, shares, labels)
             looks = zip(way, stops, strict=True)
             rates = np.stack([np.asarray(self.growth(y, t)) for y, t in looks])
             gained = np.trapezoid(rates, stops, axis=0)
-            x = way[-1][survivors(gained, as_rng(choose), shares)]
+            x = way[-1][survivors_within(labels, gained, as_rng(choose), shares)]
             path.append(x)
         return jnp.stack(path)
 
     def simulate_same(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, groups: Any = None
     ) -> Float[Array, "t n d"]:
-        return simulate_in_units(self.energy, self.units, x0, times, key, False, weights)
+        return simulate_in_units(self.energy, self.units, x0, times, key, False, weights, groups)
 
     def transport(self, x: Any, times: Any) -> Float[Array, "t n d"]:
         """Points carried along the curve's velocity (eq:kde_vel), either way in time.
@@ -207,6 +216,30 @@ def survivors(
     passed = np.cumsum(share / share.sum())
     last = int(np.flatnonzero(share)[-1])
     return np.minimum(np.searchsorted(passed, places), last)
+
+
+def survivors_within(
+    labels: np.ndarray | None,
+    log_gain: np.ndarray,
+    rng: np.random.Generator,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """`survivors` of each group apart, so that a row stays in its group.
+
+    Arguments:
+        labels: the group of each row; None makes one population of all.
+        log_gain: as in `survivors`.
+        rng: as in `survivors`.
+        weights: as in `survivors`.
+    """
+    if labels is None:
+        return survivors(log_gain, rng, weights)
+    chosen = np.empty(len(log_gain), int)
+    for name in np.unique(labels):
+        own = np.flatnonzero(labels == name)
+        shares = None if weights is None or not weights[own].any() else weights[own]
+        chosen[own] = own[survivors(log_gain[own], rng, shares)]
+    return chosen
 
 
 @eqx.filter_jit

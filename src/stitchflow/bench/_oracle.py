@@ -31,10 +31,19 @@ class Oracle(DrivenFlow):
         super().__init__("oracle", energy, population)
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
+        self,
+        x0: Any,
+        times: Any,
+        key: KeyLike = 0,
+        *,
+        weights: Any = None,
+        groups: Any = None,
+        ode: bool = False,
     ) -> Float[Array, "t n d"]:
         exact = not self.energy.only(Entropy)
         with jax.enable_x64(exact):
-            path = super().simulate(x0, times, key, weights=weights, ode=ode or exact)
+            path = super().simulate(
+                x0, times, key, weights=weights, groups=groups, ode=ode or exact
+            )
             path = np.asarray(path)
         return jnp.asarray(path, float)

@@ -19,7 +19,7 @@ from stitchflow._method.contract import Fit, Method, method_named
 from stitchflow._status import BadInput, ExtrapolationWarning
 from stitchflow._stitching.stitching import fit
 from stitchflow.bench._tasks import TASKS, Problem, Task
-from stitchflow.bench._truth import compare_energies, compare_moments
+from stitchflow.bench._truth import compare_beta, compare_energies, compare_moments
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ class Prepared:
                 result.energy, self.problem.energy, self.problem.train, self.problem.test
             )
             yield from compare_energies(recovery)
+            yield from compare_beta(result, self.problem.energy)
 
 
 def is_done(identity: dict[str, Any], rows: list[dict[str, Any]]) -> bool:

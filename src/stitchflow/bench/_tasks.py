@@ -30,6 +30,7 @@ from stitchflow._objective.intervals import Trapezoid
 from stitchflow._objective.residual import VelocityResidual
 from stitchflow._status import BadInput
 from stitchflow._stitching.published import HIDDEN, published_potential, published_rule
+from stitchflow.bench._forces import Square, Within
 from stitchflow.bench._oracle import Oracle
 from stitchflow.bench._truth import Band, Recovery
 from stitchflow.metrics import DISTANCES
@@ -37,6 +38,7 @@ from stitchflow.metrics import DISTANCES
 OBSERVED = (Protocol.MARGINAL, Protocol.ONE_STEP, Protocol.ROLLOUT)
 UNSEEN = (Protocol.INTERPOLATE,)
 BOTH = (*OBSERVED, *UNSEEN)
+MARGINALS = ("quadratic", "styblinski_tang", "bohachevsky", "wavy_plateau", "oakley_ohagan")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Task:
         family: the group of tasks with which it is reported.
         protocols: what is asked of a fit.
         metrics: the distances of its scores.
-        seeds: how many seeds are run by default.
+        seeds: how many seeds the study of the paper runs; 0 for tasks that are not the paper's.
         simulated_by_euler: whether `--euler` is supported.
         recovery: how the learned energy is compared with the true one.
         published: the settings of the paper's run of this task.
@@ -177,6 +179,24 @@ def _chiral_dense(seed: int, euler: bool) -> Problem:
     return Problem.simulated(datasets.Simulated(train, judged, energy))
 
 
+def _chiral_all(seed: int, euler: bool) -> Problem:
+    """Nobody is hidden; every fiftieth snapshot of another simulation for scores."""
+    train, test, energy = datasets.chiral(split=False, key=seed)
+    judged = test.keep_times(test.times[::50])
+    return Problem.simulated(datasets.Simulated(train, judged, energy))
+
+
+def _three_marginals(name: str, seed: int, euler: bool) -> Problem:
+    return Problem.simulated(datasets.three_marginals(name, key=seed))
+
+
+def _populations(model: str, dt: float, seed: int, euler: bool) -> Problem:
+    """100 snapshots for training, ten of other populations for scores."""
+    train, test, energy = datasets.populations(model, dt=dt, key=seed)
+    judged = test.keep_times(test.times[::11])
+    return Problem.simulated(datasets.Simulated(train, judged, energy))
+
+
 def _line_wells(regime: str, seed: int, euler: bool) -> Problem:
     """The oracle draws from as many individuals as are scored, also where training has only ten."""
     everybody = datasets.line_wells("dense", key=seed).train
@@ -244,6 +264,17 @@ def _all_tasks() -> list[Task]:
         Task("chiral", _chiral, _kernel, **chiral),
         Task("chiral-dense", _chiral_dense, _kernel, **chiral),
     ]
+    apart = {"seeds": 0, "metrics": ("w1",)}
+    close = {"family": "three-marginals", "recovery": Square, **apart}
+    many = {"family": "populations", "recovery": Within, **apart}
+    tasks.append(Task("chiral-all", _chiral_all, _kernel, family="chiral-all", **apart))
+    for name in MARGINALS:
+        load = partial(_three_marginals, name)
+        tasks.append(Task(f"three-marginals-{name}", load, _diffusion, **close))
+    for ending, dt in (("", 0.01), ("-coarse", 0.1)):
+        for model in ("A", "E"):
+            load = partial(_populations, model, dt)
+            tasks.append(Task(f"populations-{model}{ending}", load, _interacting, **many))
     for regime in ("dense", "terminal", "trickle"):
         load = partial(_line_wells, regime)
         name = f"doublewell-{regime}"

@@ -22,6 +22,7 @@ from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._judging.protocols import Protocol
 from stitchflow._judging.scores import Row
 from stitchflow._method.contract import Fit
+from stitchflow._status import NotAvailable
 from stitchflow._types import near_times
 from stitchflow.metrics import bd2_uvp, pair_band, pattern_r2, raw_r2
 
@@ -74,6 +75,15 @@ class Recovery:
         """Learned minus true force, and the true force."""
         true = np.asarray(self.truth.force(x), np.float64)
         return np.asarray(self.learned.force(x), np.float64) - true, true
+
+    @cached_property
+    def band(self) -> tuple[float, float]:
+        """The distances at which W is compared: those of pairs in the middle snapshot."""
+        return pair_band(self.test.cloud(len(self.test) // 2))
+
+    def further(self) -> dict[str, float | None]:
+        """Scores that only some tasks have, by name; None where one is undefined."""
+        return {}
 
     @cached_property
     def displacements(self) -> np.ndarray:
@@ -144,12 +154,15 @@ def grad_pattern_r2(r: Recovery) -> float | None:
     return None if true.std() < 1e-9 else pattern_r2(gap + true, true)
 
 
-def w_pattern_r2(r: Recovery) -> float:
-    """Squared correlation of W over the band of pair distances in the middle snapshot."""
-    distances = np.linspace(*pair_band(r.test.cloud(len(r.test) // 2)), 200)
-    return pattern_r2(
-        np.asarray(r.learned.interaction(distances)), np.asarray(r.truth.interaction(distances))
-    )
+def _of_interaction(score: Callable) -> Callable[[Recovery], float | None]:
+    """A score of W over the band of pair distances; W is determined up to a constant."""
+
+    def value(r: Recovery) -> float | None:
+        distances = np.linspace(*r.band, 200)
+        both = (np.asarray(e.interaction(distances), np.float64) for e in (r.learned, r.truth))
+        return score(*both)
+
+    return value
 
 
 def _kernel_r2(r: Recovery, beyond: float) -> float:
@@ -202,9 +215,15 @@ POTENTIAL_SCORES: dict[str, Callable[[Recovery], float | None]] = {
     "grad_pattern_r2": grad_pattern_r2,
     "grad_variance": grad_variance,
 }
-INTERACTION_SCORES = {"w_pattern_r2": w_pattern_r2}
+INTERACTION_SCORES = {
+    "w_pattern_r2": _of_interaction(pattern_r2),
+    "w_raw_r2": _of_interaction(raw_r2),
+}
 KERNEL_SCORES = {"kernel_r2": kernel_r2, "kernel_r2_long": kernel_r2_long, "curl_r2": curl_r2}
-PERFECT = {"grad_error": 0.0, "l2_uvp": 0.0, "grad_variance": None}  # 1 for all other scores
+ERRORS = ("grad_error", "l2_uvp", "nmae", "v_slope_error", "w_slope_error")
+PERFECT = {"grad_variance": None, **dict.fromkeys(ERRORS, 0.0)}  # 1 for all other scores
+# Standard deviations on either side of the mean that hold 90 % of a normal distribution.
+NINETY = 1.645
 
 
 def compare_energies(recovery: Recovery) -> Iterable[Row]:
@@ -217,12 +236,29 @@ def compare_energies(recovery: Recovery) -> Iterable[Row]:
         scores |= INTERACTION_SCORES
     if _both(learned, truth, VectorKernel):
         scores |= KERNEL_SCORES
-    for name, score in scores.items():
-        value = score(recovery)
+    values = {name: score(recovery) for name, score in scores.items()}
+    if scores and not learned.time_varying:
+        values |= recovery.further()
+    for name, value in values.items():
         if value is not None and np.isfinite(value):
             yield Row(str(Protocol.ENERGY), name, None, float(value), PERFECT.get(name, 1.0))
     if truth.beta > 0 and any(term.learn for term in learned.only(Entropy)):
         yield Row(str(Protocol.ENERGY), "beta", None, learned.beta, truth.beta)
+
+
+def compare_beta(fit: Fit, truth: Energy) -> Iterable[Row]:
+    """The ends of the 90 % interval of beta, each beside the `truth`, where a `fit` has one."""
+    try:
+        spread = getattr(getattr(fit, "uncertainty", None), "beta", None)
+    except NotAvailable:
+        return
+    if spread is None or truth.beta <= 0:
+        return
+    mean, sd = float(spread.mean), float(spread.sd)
+    if np.isfinite([mean, sd]).all():
+        low, high = max(mean - NINETY * sd, 0.0), mean + NINETY * sd
+        yield Row(str(Protocol.ENERGY), "beta_low", None, low, truth.beta)
+        yield Row(str(Protocol.ENERGY), "beta_high", None, high, truth.beta)
 
 
 def _both(a: Energy, b: Energy, kind: type) -> bool:

@@ -15,4 +15,7 @@ from stitchflow.datasets._simulated import chiral_kernel as chiral_kernel
 from stitchflow.datasets._simulated import cis_energy as cis_energy
 from stitchflow.datasets._simulated import line_wells as line_wells
 from stitchflow.datasets._simulated import synthetic as synthetic
+from stitchflow.datasets._simulated import three_marginals as three_marginals
 from stitchflow.datasets._simulated import wavy_valley as wavy_valley
+from stitchflow.datasets._small_populations import populations as populations
+from stitchflow.datasets._small_populations import populations_energy as populations_energy

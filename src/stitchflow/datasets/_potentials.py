@@ -84,6 +84,10 @@ def flat(v: Point) -> Scalar:
     return 0.0 * v.sum()
 
 
+def quadratic(v: Point) -> Scalar:
+    return 5.0 * (v**2).sum()
+
+
 def wavy_valley_potential(tilt: float = 0.3) -> Callable[[Point], Scalar]:
     r"""The potential of a sinusoidal valley that slopes along the first dimension.
 

@@ -52,9 +52,9 @@ class _Table(NamedTuple):
         digest.update(np.ascontiguousarray(self.t, "<f8").tobytes())
         return digest.hexdigest()
 
-    def rows(self, rows: np.ndarray) -> Snapshots:
+    def rows(self, rows: np.ndarray, total: int | None = None) -> Snapshots:
         ids = None if self.ids is None else self.ids[rows]
-        return Snapshots.from_table(self.x[rows], self.t[rows], ids=ids)
+        return Snapshots.from_table(self.x[rows], self.t[rows], ids=ids, total=total)
 
 
 def embryoid() -> Recorded:
@@ -77,14 +77,17 @@ def cis() -> Simulated:
     """The paper's interacting particles, 310 at 201 times, split in half by particle.
 
     The ids identify the particles; neither the paper's fits nor those of `stitchflow bench cis` use
-    them. The data is read from the folder `STITCHFLOW_DATA` or downloaded, which needs
-    `stitchflow[data]`.
+    them. Both parts say that 310 particles interact. The data is read from the folder
+    `STITCHFLOW_DATA` or downloaded, which needs `stitchflow[data]`.
 
     Returns:
         The two parts and `cis_energy()` as `Simulated`.
     """
     table = _table("cis")
-    return Simulated(table.rows(table.train), table.rows(table.test), cis_energy())
+    assert table.ids is not None
+    everybody = len(np.unique(table.ids))
+    train, test = (table.rows(rows, everybody) for rows in (table.train, table.test))
+    return Simulated(train, test, cis_energy())
 
 
 def chiral_recorded() -> Simulated:

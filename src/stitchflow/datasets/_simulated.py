@@ -19,7 +19,7 @@ from stitchflow._energy.simulate import simulate
 from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._status import BadInput
 from stitchflow._types import KeyLike, Scalar, as_key, as_rng
-from stitchflow.datasets._potentials import POTENTIALS, wavy_valley_potential
+from stitchflow.datasets._potentials import POTENTIALS, quadratic, wavy_valley_potential
 
 
 class Simulated(NamedTuple):
@@ -79,6 +79,43 @@ def synthetic(
     clouds = path if paired else [path[k, k * n : (k + 1) * n] for k in range(len(times))]
     data = Snapshots.from_arrays(list(clouds), times, paired=paired)
     return Simulated(*data.split(0.5, key=key), energy)
+
+
+def three_marginals(name: str, *, beta: float = 0.1, n: int = 2000, key: KeyLike = 0) -> Simulated:
+    """The same individuals at three close times, not followed: t = 0, 0.01 and 0.02.
+
+    They start uniformly in the square from -4 to 4 and follow one of the potentials of the
+    synthetic benchmark, or "quadratic" (V = 5|x|^2), with noise. All of them train; the individuals
+    of another simulation are held out.
+
+    Arguments:
+        name: "quadratic" or a key of `POTENTIALS`.
+        beta: the coefficient of the entropy, half the variance that noise adds per unit of time.
+        n: the number of training individuals.
+        key: an integer seed or a JAX key.
+
+    Returns:
+        Training data, held-out data and the energy.
+
+    Examples:
+        >>> train, test, energy = sf.datasets.three_marginals("quadratic", n=50)
+        >>> train.counts.tolist(), train.paired, round(energy.beta, 3)
+        ([50, 50, 50], False, 0.1)
+    """
+    known = {"quadratic": quadratic, **POTENTIALS}
+    if name not in known:
+        raise BadInput(f"name must be one of {', '.join(known)}; got {name!r}")
+    energy = Energy.known(Potential(known[name]) + Entropy(beta, learn=False), 2)
+    train, test = (_shuffled_marginals(energy, n, own) for own in jax.random.split(as_key(key)))
+    return Simulated(train, test, energy)
+
+
+def _shuffled_marginals(energy: Energy, n: int, key: Array) -> Snapshots:
+    rng, shown = as_rng(key), 20
+    x0 = jnp.asarray(rng.uniform(-4.0, 4.0, size=(n, 2)), float)
+    # Steep potentials bend within a gap: it is simulated in twenty pieces at least.
+    path = np.asarray(simulate(energy, x0, np.linspace(0.0, 0.02, 2 * shown + 1), key))[::shown]
+    return Snapshots.from_arrays([rng.permutation(cloud) for cloud in path], [0.0, 0.01, 0.02])
 
 
 def wavy_valley(
@@ -228,24 +265,39 @@ def chiral_energy() -> Energy:
     return Energy.known(VectorKernel(chiral_kernel), 2)
 
 
-def chiral(*, snapshots: int = 1601, n: int = 500, key: KeyLike = 0) -> Simulated:
-    """Two horizontal groups of particles that orbit each other over t from 0 to 800.
+def chiral(
+    *, snapshots: int = 1601, n: int = 500, split: bool = True, key: KeyLike = 0
+) -> Simulated:
+    """Two horizontal clusters of particles that orbit each other over t from 0 to 800.
 
-    Half of the particles are held out.
+    Half of the particles are held out; both halves say how many interact in all.
 
     Arguments:
         snapshots: how many evenly spaced times are observed.
         n: the number of particles, training and held out together.
+        split: whether half of the particles are held out; otherwise all of them train, and those of
+            another simulation are held out.
         key: an integer seed or a JAX key.
 
     Returns:
         Training data, held-out data and the energy.
     """
+    if not split:
+        keys = jax.random.split(as_key(key))
+        train, test = (chiral(snapshots=snapshots, n=n, key=own) for own in keys)
+        return Simulated(_whole(train), _whole(test), train.energy)
     energy = chiral_energy()
     rng = as_rng(key)
     x0 = rng.normal(size=(n, 2)) * [1.5, 0.2] + np.where(np.arange(n)[:, None] % 2, [0, 2], [0, -2])
     times = np.linspace(0.0, 800.0, snapshots)
     clouds = np.asarray(simulate(energy, jnp.asarray(x0, float), times, as_key(key), ode=True))
     order = rng.permutation(n)  # split by particle; ids are not passed on
-    half = lambda rows: Snapshots.from_arrays(list(clouds[:, rows]), times)
+    half = lambda rows: Snapshots.from_arrays(list(clouds[:, rows]), times, total=n)
     return Simulated(half(order[0::2]), half(order[1::2]), energy)
+
+
+def _whole(parts: Simulated) -> Snapshots:
+    """Both parts of a simulation in one table."""
+    sides = (parts.train, parts.test)
+    x = np.concatenate([side.x for side in sides])
+    return Snapshots.from_table(x, np.concatenate([side.times[side.index] for side in sides]))

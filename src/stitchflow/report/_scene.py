@@ -131,7 +131,7 @@ def _paths(flow: Flow, frames: np.ndarray, start: Snapshots | None) -> tuple[np.
         return np.empty((0, 0, flow.dim)), []
     some = start.keep_times([start.times[0]]).subsample(CLOUD)
     try:
-        path = Sample(some.x, some.uneven_weights(0)).carried(flow, frames, 0)
+        path = Sample(some.x, some.uneven_weights(0), some.groups).carried(flow, frames, 0)
     except NotAvailable:
         return np.empty((0, 0, flow.dim)), []
     return path[:, :PATHS], labels(some)[:PATHS]

@@ -16,7 +16,15 @@ from stitchflow._measure.coupling import draw
 from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.flow import Flow
 from stitchflow._status import Status
-from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, as_weights, check_count
+from stitchflow._types import (
+    KeyLike,
+    as_cloud,
+    as_groups,
+    as_rng,
+    as_times,
+    as_weights,
+    check_count,
+)
 
 
 @dataclass(frozen=True)
@@ -71,8 +79,16 @@ class NearestFlow(Flow):
         return jnp.zeros_like(jnp.asarray(as_cloud(x, "x", self.dim)))
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
+        self,
+        x0: Any,
+        times: Any,
+        key: KeyLike = 0,
+        *,
+        weights: Any = None,
+        groups: Any = None,
+        ode: bool = False,
     ) -> Float[Array, "t n d"]:
         x = jnp.asarray(as_cloud(x0, "x0", self.dim))
         as_weights(weights, len(x))  # individuals do not interact here
+        as_groups(groups, len(x))
         return jnp.broadcast_to(x[None], (len(as_times(times)), *x.shape))

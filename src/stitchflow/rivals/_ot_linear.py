@@ -17,7 +17,15 @@ from stitchflow._measure.coupling import draw, plan
 from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.flow import Flow, in_pieces
 from stitchflow._status import Status
-from stitchflow._types import KeyLike, as_cloud, as_rng, as_times, as_weights, check_count
+from stitchflow._types import (
+    KeyLike,
+    as_cloud,
+    as_groups,
+    as_rng,
+    as_times,
+    as_weights,
+    check_count,
+)
 from stitchflow.tracking import tqdm
 
 
@@ -112,9 +120,17 @@ class OTLinearFlow(Flow):
         return jnp.asarray(self._displacements(k)[nearest] / np.diff(self.data.times)[k])
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
+        self,
+        x0: Any,
+        times: Any,
+        key: KeyLike = 0,
+        *,
+        weights: Any = None,
+        groups: Any = None,
+        ode: bool = False,
     ) -> Float[Array, "t n d"]:
         times, x = as_times(times), np.asarray(as_cloud(x0, "x0", self.dim), np.float64)
         as_weights(weights, len(x))  # individuals do not interact here
+        as_groups(groups, len(x))
         way = lambda x, s, e: (e - s) * np.asarray(self.velocity(x, 0.5 * (s + e)))
         return in_pieces(x, times, self.data.times[1:-1], way)

@@ -21,6 +21,7 @@ from stitchflow._status import Status
 from stitchflow._types import (
     KeyLike,
     as_cloud,
+    as_groups,
     as_rng,
     as_times,
     as_weights,
@@ -109,9 +110,17 @@ class OTSplineFlow(Flow):
         return jnp.asarray(self._slopes(t)[self._nearest(as_cloud(x, "x", self.dim), t)])
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
+        self,
+        x0: Any,
+        times: Any,
+        key: KeyLike = 0,
+        *,
+        weights: Any = None,
+        groups: Any = None,
+        ode: bool = False,
     ) -> Float[Array, "t n d"]:
         times, x = as_times(times), np.asarray(as_cloud(x0, "x0", self.dim), np.float64)
         as_weights(weights, len(x))  # individuals do not interact here
+        as_groups(groups, len(x))
         way = lambda x, s, e: (self._places(e) - self._places(s))[self._nearest(x, s)]
         return in_pieces(x, times, self.times[1:-1], way)

@@ -210,10 +210,17 @@ class NormalizingFlow(Flow):
         return energy_velocity(self.energy, points, when, rho) * self.units.speed
 
     def simulate(
-        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, ode: bool = False
+        self,
+        x0: Any,
+        times: Any,
+        key: KeyLike = 0,
+        *,
+        weights: Any = None,
+        groups: Any = None,
+        ode: bool = False,
     ) -> Float[Array, "t n d"]:
         """Positions of individuals that the energy alone moves from x0; the curve is not used."""
-        return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights)
+        return simulate_in_units(self.energy, self.units, x0, times, key, ode, weights, groups)
 
     def _asked(self, x: Any, t: float) -> tuple[Array, Scalar, KDE | None]:
         """Points and time in internal units, and the marginal where the curve does not reach."""
