@@ -26,7 +26,7 @@ class Falling(Flow):
         moved = (self.simulate(start, [0.0, t])[-1] if t > 0 else start for t in times)
         return jnp.stack([jnp.asarray(cloud, jnp.float32) for cloud in moved])
 
-    def simulate(self, x0, times, key=0, *, weights=None, ode=False):
+    def simulate(self, x0, times, key=0, *, weights=None, groups=None, ode=False):
         x, grown = np.asarray(x0), np.exp(np.asarray(times) - times[0])[:, None]
         first = x[:, 0] * grown / np.sqrt(1.0 + x[:, 0] ** 2 * (grown**2 - 1.0))
         return jnp.asarray(np.concatenate([first[..., None], x[:, 1:] / grown[..., None]], axis=2))

@@ -171,7 +171,7 @@ def test_a_cloud_that_flies_away_gets_no_score(still):
     fit, test = still
 
     class Broken(type(fit.flow)):
-        def simulate(self, x0, times, key=0, *, weights=None, ode=False):
+        def simulate(self, x0, times, key=0, *, weights=None, groups=None, ode=False):
             return np.full((len(times), *np.shape(x0)), np.nan)
 
     bad = sf.Fit(fit.method, Broken(fit.data), None, fit.status, {}, 0, 0.0, data=fit.data)
@@ -212,7 +212,7 @@ class Half(Flow):
     def __init__(self, side: float):
         self.dim, self.side = 2, side
 
-    def simulate(self, x0, times, key=0, *, weights=None, ode=False):
+    def simulate(self, x0, times, key=0, *, weights=None, groups=None, ode=False):
         moved = np.where(self.side * x0[:, :1] > 0, AHEAD[None, :], 0.0)
         return jnp.stack([x0 + (t - times[0]) * moved for t in times])
 

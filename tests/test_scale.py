@@ -43,7 +43,7 @@ def test_pools_of_large_data_have_one_shape_and_reach_everybody(small_memory, da
 @pytest.mark.full
 def test_a_fit_of_pools_is_a_fit(small_memory, data):
     """The mean of a pool of ten is known to a third of the spread; clouds are five apart."""
-    clouds = [data.cloud(k) + [5.0 * k, 0.0] for k in range(len(data))]
+    clouds = [data.cloud(k) + np.array([5.0 * k, 0.0]) for k in range(len(data))]
     data = sf.Snapshots.from_arrays(clouds, data.times)
     method = sf.Stitching(particles=6, nodes=4, optimiser=sf.Optimiser(steps=20))
     fit = sf.fit(data, method, progress=False)
