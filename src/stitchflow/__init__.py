@@ -66,10 +66,13 @@ from stitchflow._stitching.ensemble import fit_ensemble as fit_ensemble
 from stitchflow._stitching.stitching import Stitching as Stitching
 from stitchflow._stitching.stitching import fit as fit
 from stitchflow._storage.save import load as load
+from stitchflow._method.spread import Spread as Spread
 from stitchflow._training.checkpoint import Checkpoint as Checkpoint
 from stitchflow._training.cluster import run_all as run_all
 from stitchflow._training.history import StageHistory as StageHistory
 from stitchflow._training.optimise import Optimiser as Optimiser
+from stitchflow._weak_form.method import Basis as Basis
+from stitchflow._weak_form.method import WeakForm as WeakForm
 from stitchflow.rivals import *  # noqa: F403
 
 __version__ = _version("stitchflow")
