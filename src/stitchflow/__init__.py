@@ -39,6 +39,7 @@ from stitchflow._method.contract import Fit as Fit
 from stitchflow._method.contract import Method as Method
 from stitchflow._method.contract import Packed as Packed
 from stitchflow._method.flow import Flow as Flow
+from stitchflow._method.spread import Spread as Spread
 from stitchflow._objective.consistency import Consistency as Consistency
 from stitchflow._objective.density_residual import DensityResidual as DensityResidual
 from stitchflow._objective.dissipation import DissipationResidual as DissipationResidual
@@ -66,7 +67,6 @@ from stitchflow._stitching.ensemble import fit_ensemble as fit_ensemble
 from stitchflow._stitching.stitching import Stitching as Stitching
 from stitchflow._stitching.stitching import fit as fit
 from stitchflow._storage.save import load as load
-from stitchflow._method.spread import Spread as Spread
 from stitchflow._training.checkpoint import Checkpoint as Checkpoint
 from stitchflow._training.cluster import run_all as run_all
 from stitchflow._training.history import StageHistory as StageHistory

@@ -50,12 +50,12 @@ class Bumps:
         Arguments:
             x: points in internal units, (n, d).
             scales: the widths.
-            most: the largest number of bumps of one width; finer widths are left out.
+            most: the largest number of bumps; finer widths, which would exceed it, are left out.
         """
         centres, widths = [], []
         for scale in scales:
-            places = _grid(x, scale) if x.shape[1] <= 2 else _apart(x, most)
-            if len(places) > most:
+            places = _grid(x, scale) if x.shape[1] <= 2 else _apart(x, max(1, most // len(scales)))
+            if centres and sum(map(len, centres)) + len(places) > most:
                 break
             centres.append(places)
             widths.append(np.full(len(places), scale))
@@ -65,6 +65,14 @@ class Bumps:
         """The bumps whose width is not below `than`; the widest ones always stay."""
         kept = self.widths >= min(than, self.widths.max())
         return Bumps(self.centres[kept], self.widths[kept])
+
+    def fewer(self, than: int) -> Bumps:
+        """The widest bumps, as far as there are not more functions than this."""
+        for width in np.unique(self.widths):
+            kept = self.widths >= width
+            if kept.sum() + self.powers <= than:
+                return Bumps(self.centres[kept], self.widths[kept])
+        return self.wider(float(self.widths.max()))
 
     @property
     def dim(self) -> int:
@@ -98,15 +106,16 @@ class Bumps:
             found.append(Block(f"width {width:g}", factor))
         return found
 
-    def _bells(self, x: np.ndarray) -> np.ndarray:
+    def bells(self, x: np.ndarray) -> np.ndarray:
+        """The bumps at points, (n, j): what all other methods need first and may share."""
         return np.exp(cdist(x, self.centres, "sqeuclidean") * (-0.5 / self.widths**2))
 
     def values(self, x: np.ndarray) -> np.ndarray:
         """All functions at points, (n, f)."""
         i, j = self._pairs
-        return np.concatenate([x, x[:, i] * x[:, j], self._bells(x)], axis=1)
+        return np.concatenate([x, x[:, i] * x[:, j], self.bells(x)], axis=1)
 
-    def slopes(self, x: np.ndarray) -> np.ndarray:
+    def slopes(self, x: np.ndarray, bells: np.ndarray | None = None) -> np.ndarray:
         """The gradients of all functions at points, (n, d, f)."""
         (n, d), (i, j) = x.shape, self._pairs
         out = np.empty((n, d, self.count))
@@ -116,7 +125,7 @@ class Bumps:
         columns = np.arange(len(i))
         products[:, i, columns] += x[:, j]
         products[:, j, columns] += x[:, i]
-        bells = self._bells(x) / -(self.widths**2)
+        bells = (self.bells(x) if bells is None else bells) / -(self.widths**2)
         for axis in range(d):
             out[:, axis, self.powers :] = (x[:, axis, None] - self.centres[:, axis]) * bells
         return out
@@ -128,16 +137,18 @@ class Bumps:
         matrix[i, j] = c[self.dim : self.powers]
         return matrix + matrix.T
 
-    def slope(self, x: np.ndarray, c: np.ndarray) -> np.ndarray:
+    def slope(self, x: np.ndarray, c: np.ndarray, bells: np.ndarray | None = None) -> np.ndarray:
         """The gradient of the function with coefficients `c`, (n, d)."""
-        weights = self._bells(x) * (c[self.powers :] / self.widths**2)
+        bells = self.bells(x) if bells is None else bells
+        weights = bells * (c[self.powers :] / self.widths**2)
         bent = weights @ self.centres - x * weights.sum(axis=1, keepdims=True)
         return c[: self.dim] + x @ self._curvature(c) + bent
 
-    def hessian(self, x: np.ndarray, c: np.ndarray) -> np.ndarray:
+    def hessian(self, x: np.ndarray, c: np.ndarray, bells: np.ndarray | None = None) -> np.ndarray:
         """The Hessian of the function with coefficients `c`, (n, d, d)."""
         d, squares = self.dim, self.widths**2
-        weights = self._bells(x) * (c[self.powers :] / squares)
+        bells = self.bells(x) if bells is None else bells
+        weights = bells * (c[self.powers :] / squares)
         far = weights / squares
         out = np.empty((len(x), d, d))
         for a in range(d):
@@ -151,8 +162,10 @@ class Bumps:
 
 def _grid(x: np.ndarray, scale: float) -> np.ndarray:
     """The points of a grid that lie within a width of an individual."""
-    axes = [np.arange(np.floor(a / scale) - 1, np.ceil(b / scale) + 2) * scale
-            for a, b in zip(x.min(axis=0), x.max(axis=0), strict=True)]
+    axes = [
+        np.arange(np.floor(a / scale) - 1, np.ceil(b / scale) + 2) * scale
+        for a, b in zip(x.min(axis=0), x.max(axis=0), strict=True)
+    ]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, x.shape[1])
     return grid[KDTree(x).query(grid)[0] <= scale]
 

@@ -6,13 +6,15 @@ against the test function carried back in time (Dynkin's formula), so that no de
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Bumps
-from stitchflow._weak_form.pairs import Neighbours, PairPush
+from stitchflow._weak_form.pair_push import Geometry, Neighbours, PairPush
 
 
 @dataclass(frozen=True)
@@ -47,36 +49,61 @@ class Drift:
         return self.waves(t) @ c[:own].reshape(self.powers, -1), pieces
 
     def slope(self, x: np.ndarray, t: float, c: np.ndarray, near: Neighbours | None) -> np.ndarray:
-        """Minus the drift, (n, d)."""
+        """Minus the drift of several copies of the individuals, (copies, n, d)."""
         own, pieces = self.parts(c, t)
-        out = np.zeros_like(x) if self.bumps is None else self.bumps.slope(x, own)
-        for push, piece in zip(self.pairs, pieces, strict=True):
-            assert near is not None
-            out += push.push(near, x, piece)
+        flat = x.reshape(-1, x.shape[2])
+        out = np.zeros_like(flat) if self.bumps is None else self.bumps.slope(flat, own)
+        out = out.reshape(x.shape)
+        for k, place in self._populations(x, near):
+            for push, piece in zip(self.pairs, pieces, strict=True):
+                out[k] += push.push(place, piece)
         return out
 
-    def jacobian(
+    def look(
         self, x: np.ndarray, t: float, c: np.ndarray, near: Neighbours | None
-    ) -> np.ndarray:
-        """The derivative of `slope` by the individual's own place, (n, d, d)."""
-        own, pieces = self.parts(c, t)
-        d = x.shape[1]
-        out = np.zeros((len(x), d, d)) if self.bumps is None else self.bumps.hessian(x, own)
-        for push, piece in zip(self.pairs, pieces, strict=True):
-            assert near is not None
-            out += push.jacobian(near, x, piece)
-        return out
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`slope`, and its derivatives by the individual's own place and by the coefficients.
 
-    def features(self, x: np.ndarray, t: float, near: Neighbours | None) -> np.ndarray:
-        """The derivative of `slope` by every coefficient, (n, d, f)."""
-        found = []
+        Their shapes are (copies, n, d), (copies, n, d, d) and (copies, n, d, f).
+        """
+        own, pieces = self.parts(c, t)
+        d, first = x.shape[2], 0
+        slope, bent = np.zeros(x.shape), np.zeros((*x.shape, d))
+        features = np.zeros((*x.shape, self.count))
         if self.bumps is not None:
-            own = self.bumps.slopes(x)
-            found = [own if wave == 1.0 else own * wave for wave in self.waves(t)]
-        for push in self.pairs:
-            assert near is not None
-            found.append(push.features(near, x))
-        return found[0] if len(found) == 1 else np.concatenate(found, axis=2)
+            flat = x.reshape(-1, d)
+            bells = self.bumps.bells(flat)
+            slope += self.bumps.slope(flat, own, bells).reshape(slope.shape)
+            bent += self.bumps.hessian(flat, own, bells).reshape(bent.shape)
+            slopes = self.bumps.slopes(flat, bells).reshape(*x.shape, -1)
+            for wave in self.waves(t):
+                features[..., first : first + self.bumps.count] = slopes * wave
+                first += self.bumps.count
+        for k, place in self._populations(x, near):
+            here = first
+            for push, piece in zip(self.pairs, pieces, strict=True):
+                slope[k] += push.push(place, piece)
+                bent[k] += push.jacobian(place, piece)
+                features[k, ..., here : here + len(piece)] = push.features(place)
+                here += len(piece)
+        return slope, bent, features
+
+    def _populations(
+        self, x: np.ndarray, near: Neighbours | None
+    ) -> Iterator[tuple[int | slice, Geometry]]:
+        """The copies and the geometry of the population that acts on them.
+
+        Where copies lie close together compared with the splines, one population stands for all:
+        the difference is of second order in the noise, and of none on average over two copies.
+        """
+        if near is None or not self.pairs:
+            return
+        fine = constants.ONE_POPULATION * min(push.splines.step for push in self.pairs)
+        if len(x) > 1 and np.abs(x - x.mean(axis=0)).mean() < fine:
+            yield slice(None), Geometry.at(near, x.mean(axis=0))
+            return
+        for k in range(len(x)):
+            yield k, Geometry.at(near, x[k])
 
 
 @dataclass(frozen=True)
@@ -88,16 +115,21 @@ class Carried:
         tangent: the derivative of the places by the coefficients and, in the last column, by the
             logarithm of beta, (2, n, d, f + 1).
         spread: the covariance of an individual's place for beta = 1, to first order, (n, d, d).
+        steps: how many steps the steepness that was met asks for.
     """
 
     x: np.ndarray
     tangent: np.ndarray
     spread: np.ndarray
+    steps: int
 
 
 def steps_for(curvature: np.ndarray, gap: float) -> int:
-    """How many steps resolve a gap with this derivative of the drift along the paths, (n, d, d)."""
-    size = np.quantile(np.linalg.norm(curvature, axis=(1, 2)), constants.STEEP_SHARE)
+    """How many steps resolve a gap with this derivative of the drift along paths, (..., d, d)."""
+    squares = (curvature**2).reshape(-1, curvature.shape[-1] ** 2) @ np.ones(
+        curvature.shape[-1] ** 2
+    )
+    size = np.sqrt(np.quantile(squares, constants.STEEP_SHARE))
     return int(np.clip(np.ceil(gap * size / constants.STEP), 1, constants.MOST_STEPS))
 
 
@@ -129,35 +161,36 @@ def carry(
     noise = _balanced(rng.normal(size=(steps + 1, n, d)))
     shares = np.full(steps + 1, 2.0 * h)  # of the variance; the ends have half a step
     shares[[0, -1]] = h
-    ends, tangents, spreads = [], [], []
-    for sign in (1.0, -1.0):
-        y, tangent, spread = x, np.zeros((n, d, f + 1)), np.zeros((n, d, d))
-        for s in range(steps + 1):
-            kick = sign * np.sqrt(shares[s] * beta) * noise[s]
-            y, spread = y + kick, spread + shares[s] * np.eye(d)
-            tangent[:, :, -1] += 0.5 * kick
-            if s == steps:
-                break
-            t = start + (s + 0.5) * h
-            middle = y - 0.5 * h * drift.slope(y, t, c, near)
-            bent = h * drift.jacobian(middle, t, c, near)
-            y = y - h * drift.slope(middle, t, c, near)
-            moved = np.eye(d) - bent + 0.5 * bent @ bent
-            pushed = h * np.eye(d) - 0.5 * h * bent
+    signs = np.array([1.0, -1.0])[:, None, None]
+    y, tangent, spread = np.stack([x, x]), np.zeros((2, n, d, f + 1)), np.zeros((2, n, d, d))
+    needed = 1
+    for s in range(steps + 1):
+        kick = signs * np.sqrt(shares[s] * beta) * noise[s]
+        y, spread = y + kick, spread + shares[s] * np.eye(d)
+        tangent[..., -1] += 0.5 * kick
+        if s == steps:
+            break
+        t = start + (s + 0.5) * h
+        middle = y - 0.5 * h * drift.slope(y, t, c, near)
+        slope, bent, features = drift.look(middle, t, c, near)
+        needed = max(needed, steps_for(bent, gap))
+        y, bent = y - h * slope, h * bent
+        moved = np.eye(d) - bent + 0.5 * bent @ bent
+        pushed = (h * np.eye(d) - 0.5 * h * bent) @ features
+        if s > 0:
             tangent = moved @ tangent
-            tangent[:, :, :-1] -= pushed @ drift.features(middle, t, near)
-            spread = moved @ spread @ moved.transpose(0, 2, 1)
-        ends.append(y)
-        tangents.append(tangent)
-        spreads.append(spread)
-    return Carried(np.stack(ends), np.stack(tangents), 0.5 * (spreads[0] + spreads[1]))
+        else:  # only the noise has moved individuals so far
+            tangent[..., -1:] = moved @ tangent[..., -1:]
+        tangent[..., :-1] -= pushed
+        spread = moved @ spread @ moved.swapaxes(-1, -2)
+    return Carried(y, tangent, spread.mean(axis=0), needed)
 
 
 def _balanced(noise: np.ndarray) -> np.ndarray:
     """The same noise with the exact covariance over individuals, which makes averages steadier."""
-    _, n, d = noise.shape
-    if n <= constants.BALANCED * d:
+    steps, n, d = noise.shape
+    if n <= constants.BALANCED * steps * d:
         return noise
-    covariance = np.einsum("snd,sne->sde", noise, noise) / n
-    root = np.linalg.cholesky(covariance)
-    return np.linalg.solve(root, noise.transpose(0, 2, 1)).transpose(0, 2, 1)
+    flat = noise.transpose(1, 0, 2).reshape(n, -1)
+    root = np.linalg.cholesky(flat.T @ flat / n)
+    return solve_triangular(root, flat.T, lower=True).T.reshape(n, steps, d).transpose(1, 0, 2)

@@ -5,11 +5,11 @@ JITTER = 1e-6
 
 # A step of the carrying solver times the derivative of the drift. The midpoint rule is then wrong
 # by about one percent of the displacement, and less for most individuals.
-STEP = 0.4
+STEP = 0.5
 STEEP_SHARE = 0.95  # the quantile of that derivative over individuals: few are steeper
 MOST_STEPS = 32
 
-# Individuals per dimension from which the noise is balanced to an exact covariance.
+# Individuals per dimension and step from which the noise is balanced to an exact covariance.
 BALANCED = 5
 
 # Evidence. The precision of a flat prior and of log beta, whose prior is wide but proper.
@@ -40,20 +40,30 @@ MOST_HALVES = 6  # of a step that makes predictions worse
 FAR = 1e3  # internal units, beyond which an individual is lost
 NATS = 3.0  # of evidence that are no reason for a longer range
 MOST_ROUNDS = 12
-MISFIT = 4.0  # mean square of residuals beyond which the same individuals cannot be meant
+MISFIT = 2.5  # mean square of residuals beyond which the same individuals cannot be meant
 
 # Bases, in units of the data's length. The widths of the bumps of V by dimension (1, 2, 3 and
 # more): each halves the one before, and finer ones cost more than they explain.
 WIDTHS = {1: (1.0, 0.5, 0.25, 0.125), 2: (1.0, 0.5, 0.25), 3: (2.0, 1.0)}
-MOST_BUMPS = 400
+MOST_BUMPS = 600
+AVERAGES = 1 / 3  # averages per number of a snapshot
+DRAWN_AVERAGES = 1 / 20  # averages per individual where every snapshot is a draw of its own
 MOST_POINTS = 20_000  # individuals near which bumps are placed
 PAIR_WIDTHS = (0.6, 0.3)
-RANGES = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
+# A W that falls over more than about the width of the population cannot be told from V.
+RANGES = (0.35, 0.5, 0.7, 1.0, 1.4)
 KNOTS = 0.5  # the distance of knots, as a share of the narrowest width
 REACH, FARTHEST = 1.1, 0.999  # splines end at this factor of this quantile of the pair distances
 TIME_POWERS = 3
 
-START_BETA = 0.02  # small: a large one falls only as V improves
+START_BETA = 0.1
+# Averages that change by less than this share of the variance of independent draws belong to the
+# same individuals, whatever moves them.
+PLAINLY = 0.5
 TESTS_PER_NOISE = 2.0  # the width of test functions, in standard deviations of the noise of a gap
 POPULATION = 1000  # individuals that stand for the marginal in the velocity
 ROUNDING = 1e-10  # of the diagonal of the equations, which is added so that they can be factored
+ONE_POPULATION = 0.6  # of a knot's distance, below which copies share the push of one population
+
+# The share of the observed time over which the push of unseen individuals stays alike.
+LASTING = 1.0

@@ -30,6 +30,7 @@ class Equations:
     shared_products: np.ndarray = field(init=False)
     shared_total: float = 0.0
     shares: float = 0.0
+    expected: float = 0.0
     rows: int = 0
     log_volume: float = 0.0
 
@@ -38,13 +39,14 @@ class Equations:
         self.squares, self.shared_squares = np.zeros((f, f)), np.zeros((f, f))
         self.products, self.shared_products = np.zeros(f), np.zeros(f)
 
-    def add(self, a: np.ndarray, y: np.ndarray, shares: np.ndarray) -> None:
+    def add(self, a: np.ndarray, y: np.ndarray, shares: np.ndarray, sizes: np.ndarray) -> None:
         """Add rows.
 
         Arguments:
             a: (rows, coefficients + 1).
             y: (rows,).
             shares: the share of each row's variance that comes from beta, (rows,).
+            sizes: the expected square of each row where the model holds, (rows,).
         """
         self.squares += a.T @ a
         self.products += a.T @ y
@@ -55,6 +57,7 @@ class Equations:
             self.shared_products += shared.T @ y
             self.shared_total += float(y @ (shares * y))
         self.shares += float(shares.sum())
+        self.expected += float(shares @ sizes)
         self.rows += len(y)
 
 
@@ -112,14 +115,18 @@ def solve(
         known = sizes - alpha * sums(np.diag(inverse))
         row = np.append(factor @ u, step)
         left = equations.total - 2 * row @ equations.products + row @ equations.squares @ row
-        before, evidence = evidence, -0.5 * float(
-            scale * left
-            + prior @ (u * u)
-            + constants.BETA_PRECISION * step**2
-            + 2 * np.log(np.diag(whole[0])).sum()
-            - np.log(prior).sum()
-            + equations.log_volume
-            + equations.shares * step
+        before, evidence = (
+            evidence,
+            -0.5
+            * float(
+                scale * left
+                + prior @ (u * u)
+                + constants.BETA_PRECISION * step**2
+                + 2 * np.log(np.diag(whole[0])).sum()
+                - np.log(prior).sum()
+                + equations.log_volume
+                + equations.shares * step
+            ),
         )
         if learned:
             # How far the mean of the residuals and, where beta is the noise, their size tell beta.
@@ -130,7 +137,7 @@ def solve(
                 size = equations.shared_total - 2 * row @ equations.shared_products
                 size += row @ equations.shared_squares @ row
                 used = scale * float((inverse * shared_squares).sum())
-                spare = max(equations.shares - used, 1.0)
+                spare = max(equations.expected - used, 1.0)
                 score += 0.5 * (scale * size - spare)
                 information += 0.5 * spare
             information += constants.BETA_PRECISION
@@ -148,4 +155,3 @@ def solve(
         root[:f, -1] = -factor @ (inverse @ (scale * beta_products)) / np.sqrt(information)
         root[f, -1] = 1.0 / np.sqrt(information)
     return Posterior(factor @ u, step, root, alpha, evidence, float(known.sum()))
-

@@ -173,7 +173,7 @@ class SplineKernel(VectorKernel):
 
     def kernel(self, z: Float[Array, "*m d"]) -> Float[Array, "*m d"]:
         r = jnp.sqrt((z**2).sum(-1, keepdims=True) + 1e-12)
-        radial, turning = ready(self.function)
+        radial, turning = ready(self.function)  # pyright: ignore
         out = radial(r / self.reach) * z / r
         if z.shape[-1] == 2:
             turned = jnp.stack([-z[..., 1], z[..., 0]], axis=-1)

@@ -7,21 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Array, Float
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy, velocity
-from stitchflow._energy.packing import energy_from, named_arrays, packed_method, terms_of
+from stitchflow._energy.packing import (
+    energy_from,
+    named_arrays,
+    packed_method,
+    terms_of,
+)
 from stitchflow._energy.packing import stored as stored_array
-from stitchflow._energy.packing import unpacked_method
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.terms import Entropy, Potential, Term
 from stitchflow._measure.kde import KDE
 from stitchflow._method.contract import Fit, Method, Packed
 from stitchflow._method.driven import DrivenFlow
 from stitchflow._method.flow import Flow
+from stitchflow._parts import made
 from stitchflow._status import BadInput, NotAvailable, Status
 from stitchflow._training.history import StageHistory
 from stitchflow._types import KeyLike, check_number
@@ -31,7 +37,7 @@ from stitchflow._weak_form.carry import Drift
 from stitchflow._weak_form.fitted import BumpPotential, SplineInteraction, SplineKernel
 from stitchflow._weak_form.moments import Moments, Window, gaps_of, windows
 from stitchflow._weak_form.noise import FollowedIndividuals, OtherIndividuals, SameIndividuals
-from stitchflow._weak_form.pairs import PairPush
+from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.solve import Estimate, Priors, gauss_newton, prefers_same
 from stitchflow._weak_form.uncertainty import Uncertainty
 
@@ -46,8 +52,9 @@ class Basis:
 
     Arguments:
         widths: the widths of the Gaussian bumps of V, widest first; None chooses them by the
-            dimension. Widths that need more than `bumps` functions are left out.
-        bumps: the largest number of bumps of one width.
+            dimension. Widths that would need more than `bumps` functions are left out.
+        bumps: the largest number of bumps of all widths together. There are also no more than a
+            third of the numbers that describe a snapshot.
         pair_widths: the widths of the functions of a distance.
         ranges: the ranges over which W may fall to zero, shortest first. The shortest one that
             the evidence does not reject is taken.
@@ -78,8 +85,9 @@ class WeakForm(Method):
     Individuals of a snapshot are carried to the next one by the present estimate, and averages of
     test functions $\eta$ are compared with those that were seen. By Dynkin's formula this is
 
-    $$\langle\eta\rangle_{k+1} - \langle\eta\rangle_k = \int\bigl(-\langle\nabla\eta\cdot\nabla V
-      \rangle - \langle\nabla\eta\cdot\nabla W * \rho\rangle + \beta\langle\Delta\eta\rangle\bigr)dt$$
+    $$\langle\eta\rangle_{k+1} - \langle\eta\rangle_k
+      = \int\bigl(-\langle\nabla\eta\cdot\nabla V\rangle
+      - \langle\nabla\eta\cdot\nabla W * \rho\rangle + \beta\langle\Delta\eta\rangle\bigr)\,dt$$
 
     against test functions carried back in time, so that no density and no score is estimated.
     Coefficients are solved for by generalised least squares, in a few Gauss-Newton rounds. Whether
@@ -174,24 +182,29 @@ class WeakForm(Method):
     def unpack(
         cls, packed: Packed, energy: Energy | None = None
     ) -> tuple[Method, Flow, Energy | None]:
-        method, ready = unpacked_method(cls, packed, energy)
-        method = replace(method, energy=energy_from(packed.header["form"], packed.parts))
-        data, arrays = Snapshots.from_stored(packed.arrays), packed.arrays
+        header, arrays, units = packed.header, packed.arrays, units_from(packed.header["units"])
+        blank = ready_energy(energy_from(header["energy"], packed.parts), header["energy"], units)
+        ready = with_arrays(blank, arrays)
+        method = made(header["settings"], packed.parts, cls)
+        method = replace(method, energy=energy_from(header["form"], packed.parts))
+        data = Snapshots.from_stored(arrays)
         plain = lambda name: np.asarray(arrays[name], np.float64)
         for name in ("weak/c", "weak/root", "weak/centre"):
             stored_array(arrays, name)  # refuses a run that lacks it
-        bumps = Bumps(plain("weak/centres"), plain("weak/widths")) if "weak/widths" in arrays else None
+        bumps = (
+            Bumps(plain("weak/centres"), plain("weak/widths")) if "weak/widths" in arrays else None
+        )
         pairs = tuple(
             PairPush(Splines(float(reach), int(count), bool(even)), str(kind))
-            for kind, reach, count, even in packed.header["pairs"]
+            for kind, reach, count, even in header["pairs"]
         )
         known = Uncertainty(
-            Drift(bumps, int(packed.header["powers"]), pairs),
+            Drift(bumps, int(header["powers"]), pairs),
             plain("weak/c"),
             float(plain("weak/log_beta")) if "weak/log_beta" in arrays else None,
             plain("weak/root"),
             plain("weak/centre"),
-            ready.units,
+            units,
         )
         return method, WeakFlow(cls.name, ready, data, known), ready
 
@@ -266,7 +279,9 @@ class Problem:
         x = np.concatenate([w.x[w.weights > 0] for w in found])
         some = x[np.random.default_rng(0).permutation(len(x))[: constants.MOST_POINTS]]
         widths = basis.widths or constants.WIDTHS[min(dim, 3)]
-        tests = Bumps.for_points(some, widths, basis.bumps)
+        # The fluctuations of more averages than this cannot be told from so few individuals.
+        told = int(np.median([w.x.size for w in found]) * constants.AVERAGES)
+        tests = Bumps.for_points(some, widths, min(basis.bumps, told))
         potential = energy.only(Potential)
         powers = 1
         if potential and potential[0].time_varying:
@@ -300,25 +315,39 @@ class Problem:
                 moments, FollowedIndividuals(), self.priors, start, learn, rounds, looks.append
             )
             return found, "individuals are followed", _history(looks)
-        others = OtherIndividuals()
+        seen_again = "the same individuals were seen again"
+        if moments.plainly_same:
+            found = gauss_newton(
+                moments, SameIndividuals(), self.priors, start, learn, rounds, looks.append
+            )
+            return found, seen_again, _history(looks)
+        # Draws of few individuals tell the fluctuations of few averages.
+        size = float(np.median([w.effective for w in self.found]))
+        coarse = self.tests.fewer(int(size * constants.DRAWN_AVERAGES))
+        drawn = Moments(gaps, self.drift, coarse, diffuses)
         apart = gauss_newton(
-            moments, others, self.priors, start, learn and diffuses, rounds, looks.append
+            drawn, OtherIndividuals(), self.priors, start, learn and diffuses, rounds, looks.append
         )
         # Test functions that are as narrow as the noise of a gap do not fluctuate linearly with it.
         gap = float(np.median([g.duration for g in gaps]))
         noise = np.sqrt(2.0 * apart.beta * gap) if diffuses else 0.0
         wide = self.tests.wider(constants.TESTS_PER_NOISE * noise)
         smooth = Moments(gaps, self.drift, wide, diffuses)
-        smooth.steps = moments.steps
-        same = SameIndividuals()
-        together = gauss_newton(smooth, same, self.priors, apart, learn, rounds, looks.append)
+        same, together = SameIndividuals(), None
+        for first in (apart, start):
+            found = gauss_newton(smooth, same, self.priors, first, learn, rounds, looks.append)
+            if together is None or found.misfit < together.misfit:
+                together = found
+            if together.converged and together.misfit < constants.MISFIT:
+                break
+        assert together is not None
         if prefers_same(smooth, together, apart):
-            return together, "the same individuals were seen again", _history(looks)
+            return together, seen_again, _history(looks)
         return apart, "other individuals were seen at each time", _history(looks)
 
     def fitted(self, estimate: Estimate, units: Units) -> Energy:
         """The energy with the coefficients of an estimate."""
-        own, pieces = self.drift.parts(estimate.c, 0.0)
+        pieces = self.drift.parts(estimate.c, 0.0)[1]
         terms: list[Term] = []
         bumps = self.drift.bumps
         if bumps is not None:
@@ -341,7 +370,7 @@ class Problem:
             ]
             terms.append(SplineKernel(knots=splines.count).of(*tables, splines.reach))
         if self.entropy is not None:
-            ready = self.entropy.init(np.eye(2, units.dim), units, None)  # pyright: ignore
+            ready = self.entropy.init(np.eye(2, units.dim), units, jax.random.key(0))
             terms.append(ready.with_diffusion(estimate.beta))
         return Energy(tuple(terms), units)
 

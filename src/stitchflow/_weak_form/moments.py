@@ -10,8 +10,8 @@ import numpy as np
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Bumps
-from stitchflow._weak_form.carry import Carried, Drift, carry, steps_for
-from stitchflow._weak_form.pairs import Neighbours
+from stitchflow._weak_form.carry import Carried, Drift, carry
+from stitchflow._weak_form.pair_push import Neighbours
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Moments:
 
     def __init__(self, gaps: list[Gap], drift: Drift, tests: Bumps, diffuses: bool):
         self.gaps, self.drift, self.tests, self.diffuses = gaps, drift, tests, diffuses
-        self.steps = [1] * len(gaps)  # grows with the steepness that is met, never shrinks
+        self.steps = [1] * len(gaps)  # of the solver in each gap
         self._seen = {id(w): tests.values(w.x) for gap in gaps for w in (gap.here, gap.there)}
 
     def seen(self, window: Window) -> np.ndarray:
@@ -145,10 +145,30 @@ class Moments:
     def carried(self, c: np.ndarray, beta: float) -> Iterator[tuple[Gap, Carried]]:
         """Every gap and where its individuals end, for coefficients `c` and noise `beta`."""
         for k, gap in enumerate(self.gaps):
-            here = gap.here
-            steep = self.drift.jacobian(here.x, here.time, c, here.near)
-            self.steps[k] = max(self.steps[k], steps_for(steep, gap.duration))
-            rng, beta = np.random.default_rng(gap.seed), beta if self.diffuses else 0.0
-            yield gap, carry(
-                self.drift, c, beta, here.x, here.time, gap.duration, self.steps[k], here.near, rng
+            here, rng = gap.here, np.random.default_rng(gap.seed)
+            noise = beta if self.diffuses else 0.0
+            found = carry(
+                self.drift, c, noise, here.x, here.time, gap.duration, self.steps[k], here.near, rng
             )
+            # The next round resolves the steepness that this one met. A few steps too many are
+            # kept: other steps are other noise, which would unsettle the rounds.
+            if not self.steps[k] / 2 <= found.steps <= self.steps[k]:
+                self.steps[k] = found.steps
+            yield gap, found
+
+    @property
+    def plainly_same(self) -> bool:
+        """Whether averages change by less than those of independent draws would.
+
+        This tells the same individuals before anything is known about what moves them. Where they
+        move fast, averages change by more, and only a fit can tell.
+        """
+        powers = slice(0, self.tests.powers)
+        changes, draws = [], []
+        for gap in self.gaps:
+            a, b = self.seen(gap.here)[:, powers], self.seen(gap.there)[:, powers]
+            changes.append((gap.there.weights @ b - gap.here.weights @ a) ** 2)
+            own = gap.here.covariance(a, a), gap.there.covariance(b, b)
+            draws.append(np.diag(own[0]) + np.diag(own[1]))
+        ratio = np.mean(changes, axis=0) / np.maximum(np.mean(draws, axis=0), 1e-300)
+        return bool(np.median(ratio) < constants.PLAINLY)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import dpstrf  # pyright: ignore
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.carry import Carried
 from stitchflow._weak_form.moments import Gap, Moments
+from stitchflow._weak_form.pair_push import Geometry
 
 
 @dataclass(frozen=True)
@@ -61,22 +62,34 @@ class Observation:
         covariance: of the residual, (r, r).
         before: the covariance with the residual of the gap before, (r, r); None where they are
             independent.
+        unseen: the covariance that individuals add who pushed others but were not seen, (r, r);
+            None where everybody was seen.
+        lasting: how many gaps share this error; `unseen` is as many times that of one gap.
     """
 
     residual: np.ndarray
     design: np.ndarray
     covariance: np.ndarray
     before: np.ndarray | None = None
+    unseen: np.ndarray | None = None
+    lasting: float = 1.0
+
+    @property
+    def whole(self) -> np.ndarray:
+        """The covariance with that of unseen pushes."""
+        return self.covariance if self.unseen is None else self.covariance + self.unseen
 
 
 class Noise(ABC):
     """A noise model: which residuals of a gap are compared, and how they fluctuate."""
 
-    beta_is_noise: bool  # whether the covariance is proportional to beta
+    beta_is_noise: bool  # whether the covariance is proportional to beta, but for unseen pushes
 
     @abstractmethod
-    def observe(self, moments: Moments, gap: Gap, carried: Carried, beta: float) -> Observation:
-        """The residuals of a gap whose individuals were carried with the noise `beta`."""
+    def observe(
+        self, moments: Moments, gap: Gap, carried: Carried, c: np.ndarray, beta: float
+    ) -> Observation:
+        """The residuals of a gap whose individuals were carried by the estimate `c`, `beta`."""
 
 
 def _averages(moments: Moments, gap: Gap, carried: Carried) -> tuple[np.ndarray, ...]:
@@ -93,6 +106,31 @@ def _averages(moments: Moments, gap: Gap, carried: Carried) -> tuple[np.ndarray,
     return residual, np.asarray(design), values, 0.5 * (slopes[0] + slopes[1])
 
 
+def _unseen(moments: Moments, gap: Gap, slopes: np.ndarray, c: np.ndarray) -> np.ndarray | None:
+    """The covariance of averages because only a part of those who push was seen.
+
+    A draw of n out of N who push has (1 - n / N) of the variance of independent draws.
+    """
+    here, drift = gap.here, moments.drift
+    if here.near is None or here.unseen <= 0.0:
+        return None
+    place = Geometry.at(here.near, here.x)
+    weighted = (slopes * here.weights[:, None, None]).reshape(-1, slopes.shape[2])
+    pieces = drift.parts(c, here.time)[1]
+    done = sum(
+        push.sources(place, piece) @ weighted
+        for push, piece in zip(drift.pairs, pieces, strict=True)
+    )
+    centred = gap.duration * (done - np.mean(done, axis=0))
+    # Who is not seen now was not seen before either, so that gaps share this error.
+    return lasting(gap) * here.unseen * centred.T @ centred
+
+
+def lasting(gap: Gap) -> float:
+    """The number of gaps over which unseen individuals push alike."""
+    return max(constants.LASTING / gap.duration, 1.0)
+
+
 class SameIndividuals(Noise):
     r"""The same individuals at both ends of a gap: averages fluctuate by their diffusion alone.
 
@@ -103,12 +141,16 @@ class SameIndividuals(Noise):
 
     beta_is_noise = True
 
-    def observe(self, moments: Moments, gap: Gap, carried: Carried, beta: float) -> Observation:
+    def observe(
+        self, moments: Moments, gap: Gap, carried: Carried, c: np.ndarray, beta: float
+    ) -> Observation:
         residual, design, _, slopes = _averages(moments, gap, carried)
         roots = np.linalg.cholesky(carried.spread).transpose(0, 2, 1)
         moved = (roots @ slopes) * gap.here.weights[:, None, None]
         moved = moved.reshape(-1, slopes.shape[2])
-        return Observation(residual, design, beta * moved.T @ moved)
+        own = beta * moved.T @ moved
+        unseen = _unseen(moments, gap, slopes, c)
+        return Observation(residual, design, own, None, unseen, lasting(gap))
 
 
 class OtherIndividuals(Noise):
@@ -121,13 +163,16 @@ class OtherIndividuals(Noise):
 
     beta_is_noise = False
 
-    def observe(self, moments: Moments, gap: Gap, carried: Carried, beta: float) -> Observation:
-        residual, design, values, _ = _averages(moments, gap, carried)
+    def observe(
+        self, moments: Moments, gap: Gap, carried: Carried, c: np.ndarray, beta: float
+    ) -> Observation:
+        residual, design, values, slopes = _averages(moments, gap, carried)
         here, there = gap.here, gap.there
         after = moments.seen(there)
         covariance = here.covariance(values, values) + there.covariance(after, after)
         before = -here.covariance(values, moments.seen(here)) if gap.follows else None
-        return Observation(residual, design, covariance, before)
+        unseen = _unseen(moments, gap, slopes, c)
+        return Observation(residual, design, covariance, before, unseen, lasting(gap))
 
 
 class FollowedIndividuals(Noise):
@@ -135,7 +180,9 @@ class FollowedIndividuals(Noise):
 
     beta_is_noise = True
 
-    def observe(self, moments: Moments, gap: Gap, carried: Carried, beta: float) -> Observation:
+    def observe(
+        self, moments: Moments, gap: Gap, carried: Carried, c: np.ndarray, beta: float
+    ) -> Observation:
         _, i, j = np.intersect1d(gap.here.ids, gap.there.ids, return_indices=True)  # pyright: ignore
         roots = np.linalg.cholesky(beta * carried.spread[i])
         residual = gap.there.x[j] - 0.5 * (carried.x[0, i] + carried.x[1, i])
@@ -155,8 +202,11 @@ class Whitened:
 
     def __init__(self, observed: list[Observation]):
         self.steps: list[tuple[Whitening | None, np.ndarray | None]] = []
+        # The share of each row's variance that is not of unseen pushes, and its expected square.
+        self.shares: list[np.ndarray] = []
+        self.sizes: list[np.ndarray] = []
         self.log_volume, last = 0.0, None
-        matrices = [o.covariance for o in observed if np.ndim(o.covariance) == 2]
+        matrices = [o.whole for o in observed if np.ndim(o.covariance) == 2]
         # The usual size of each average over all gaps: one that nearly vanishes in some gap, as a
         # bump where nobody is, is left out there.
         sizes = np.sqrt(np.mean([np.diag(m) for m in matrices], axis=0) + 1e-300) if matrices else 0
@@ -164,8 +214,10 @@ class Whitened:
             if np.ndim(o.covariance) != 2:
                 self.steps.append((None, None))
                 self.log_volume += float(o.covariance)
+                self.shares.append(np.ones(len(o.residual)))
+                self.sizes.append(self.shares[-1])
                 continue
-            covariance, carry_over = o.covariance, None
+            covariance, carry_over = o.whole, None
             if o.before is not None and last is not None:
                 cross = (o.before[:, last.chosen] / last.sizes).T
                 carry_over = solve_triangular(last.root, cross, lower=True).T
@@ -173,6 +225,14 @@ class Whitened:
             last = Whitening.of(covariance, np.asarray(sizes))
             self.steps.append((last, carry_over))
             self.log_volume += last.log_volume
+            self.shares.append(np.ones(len(last.chosen)))
+            if o.unseen is not None:
+                some = o.unseen[np.ix_(last.chosen, last.chosen)] / np.outer(last.sizes, last.sizes)
+                half = solve_triangular(last.root, some, lower=True).T
+                full = solve_triangular(last.root, half, lower=True)
+                self.shares[-1] = 1.0 - np.clip(np.diag(full), 0.0, 1.0)
+            # What unseen pushes add to one gap is less than what they add to all gaps together.
+            self.sizes.append(self.shares[-1] + (1.0 - self.shares[-1]) / o.lasting)
 
     def __call__(self, values: list[np.ndarray]) -> list[np.ndarray]:
         """Residuals or designs of all gaps, one array of rows for each."""

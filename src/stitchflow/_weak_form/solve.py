@@ -74,9 +74,11 @@ def gauss_newton(
     now, last, halves = start, None, 0
     for count in range(1, most + 1):
         observed = _observe(moments, noise, now)
-        if last is not None and not last.improved(observed, now.c):
+        if last is not None and not last.improved(observed):
             halves += 1
-            if halves > constants.MOST_HALVES:  # no part of the step helps: this is the best there is
+            if (
+                halves > constants.MOST_HALVES
+            ):  # no part of the step helps: this is the best there is
                 now = replace(now, c=last.c, beta=last.beta, converged=False)
                 break
             middle = float(np.sqrt(now.beta * last.beta))
@@ -89,19 +91,21 @@ def gauss_newton(
         residuals = white([o.residual for o in observed])
         designs = white([o.design for o in observed])
         equations = Equations(moments.drift.count)
-        for r, a in zip(residuals, designs, strict=True):
-            shares = np.full(len(r), float(noise.beta_is_noise))
-            equations.add(a, r + a[:, :-1] @ now.c, shares)
+        for k, (r, a) in enumerate(zip(residuals, designs, strict=True)):
+            shares = white.shares[k] * float(noise.beta_is_noise)
+            equations.add(a, r + a[:, :-1] @ now.c, shares, white.sizes[k])
         equations.log_volume = white.log_volume
         span, posterior = shortest(equations, priors, learn_beta)
-        last = _Round(now.c, now.beta, white, priors[span], posterior.precisions, residuals)
+        size = sum(float(r @ r) for r in residuals)
+        last = _Round(now.c, now.beta, white, size, posterior.known)
         moved = sum(float(((a[:, :-1] @ (posterior.mean - now.c)) ** 2).sum()) for a in designs)
         error = float(np.sqrt((posterior.root[-1] ** 2).sum()))
         still = moved < constants.STILL * max(posterior.known, 1.0)
         still = still and abs(posterior.step) <= np.sqrt(constants.STILL) * max(error, 1e-3)
-        size = sum(float(r @ r) for r in residuals) / max(sum(map(len, residuals)), 1)
         beta = now.beta * float(np.exp(posterior.step))
-        now = Estimate(posterior.mean, beta, posterior, span, count, still, size)
+        now = Estimate(
+            posterior.mean, beta, posterior, span, count, still, size / max(equations.rows, 1)
+        )
         tell(now)
         if still:
             break
@@ -143,17 +147,17 @@ def prefers_same(moments: Moments, together: Estimate, apart: Estimate) -> bool:
     other = _observe(moments, OtherIndividuals(), apart)
     if other is None:
         return True
-    sizes = np.sqrt(np.mean([np.diag(o.covariance) for o in same], axis=0) + 1e-300)
+    sizes = np.sqrt(np.mean([np.diag(o.whole) for o in same], axis=0) + 1e-300)
     gain = 0.0
     for a, b in zip(same, other, strict=True):
-        kept = Whitening.of(a.covariance, sizes).chosen
+        kept = Whitening.of(a.whole, sizes).chosen
         gain += _log_density(a, kept) - _log_density(b, kept)
     return gain > 0.0
 
 
 def _log_density(o: Observation, kept: np.ndarray) -> float:
     """The logarithm of the probability density of some of the residuals of a gap."""
-    covariance = o.covariance[np.ix_(kept, kept)]
+    covariance = o.whole[np.ix_(kept, kept)]
     root = np.linalg.cholesky(covariance + constants.JITTER * np.diag(np.diag(covariance)))
     white = solve_triangular(root, o.residual[kept], lower=True)
     return -0.5 * float(white @ white) - float(np.log(np.diag(root)).sum())
@@ -164,34 +168,28 @@ def _observe(moments: Moments, noise: Noise, now: Estimate) -> list[Observation]
     found = []
     with np.errstate(all="ignore"):
         for gap, carried in moments.carried(now.c, now.beta):
-            if not (np.abs(carried.x) < constants.FAR).all() or not np.isfinite(carried.tangent).all():
+            if (
+                not (np.abs(carried.x) < constants.FAR).all()
+                or not np.isfinite(carried.tangent).all()
+            ):
                 return None
-            found.append(noise.observe(moments, gap, carried, now.beta))
+            found.append(noise.observe(moments, gap, carried, now.c, now.beta))
     return found
 
 
 @dataclass(frozen=True)
 class _Round:
-    """What a round has to be compared with: its whitening, and its squared residuals."""
+    """What the next round is compared with: a whitening, and residuals in it."""
 
     c: np.ndarray
     beta: float
     white: Whitened
-    blocks: list[Block]
-    precisions: np.ndarray
-    residuals: list[np.ndarray]
+    size: float
+    known: float
 
-    def improved(self, observed: list[Observation] | None, c: np.ndarray) -> bool:
+    def improved(self, observed: list[Observation] | None) -> bool:
+        """Whether residuals have not grown by more than the prior may cost them."""
         if observed is None:
             return False
-        now = self.white([o.residual for o in observed])
-        before = self._cost(self.residuals, self.c)
-        return self._cost(now, c) <= before + constants.SETTLED * max(1.0, before)
-
-    def _cost(self, residuals: list[np.ndarray], c: np.ndarray) -> float:
-        """Squared residuals and the prior."""
-        factor = np.concatenate([block.factor for block in self.blocks], axis=1)
-        sizes = [block.factor.shape[1] for block in self.blocks]
-        u = np.linalg.lstsq(factor, c, rcond=1e-10)[0]
-        prior = float(np.repeat(self.precisions, sizes) @ u**2)
-        return prior + sum(float(r @ r) for r in residuals)
+        now = sum(float(r @ r) for r in self.white([o.residual for o in observed]))
+        return now <= self.size * (1.0 + constants.SETTLED) + self.known

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from stitchflow._weak_form.bases import Splines, cubic, cubic_bends, cubic_slopes
 
@@ -84,57 +85,93 @@ class PairPush:
             return [b / self.splines.step**2 for b in cubic_bends(u)]
         return [-b / self.splines.step for b in cubic_slopes(u)]
 
-    def features(self, pairs: Neighbours, x: np.ndarray) -> np.ndarray:
+    def features(self, near: Geometry) -> np.ndarray:
         """The push of every spline on every individual, (n, d, f)."""
-        (n, d), wide = x.shape, self.splines.count + 5
-        z = x[pairs.first] - x[pairs.second]
-        r = np.sqrt((z**2).sum(axis=1)) + 1e-9
-        cell, u = self.splines.pieces(r)
-        direction = self._turned(z / r[:, None])
+        pairs, n, d, wide = near.pairs, near.n, near.e.shape[1], self.splines.count + 5
+        cell, u = self.splines.pieces(near.r)
+        e = self._turned(near.e)
         keys = np.concatenate([pairs.first * wide + cell, pairs.second * wide + cell])
         sums = np.zeros((d, n * wide))
         pieces = self._pieces(u)
         for a in range(d):
-            on_first, on_second = pairs.on_first * direction[:, a], -pairs.on_second * direction[:, a]
+            on_first, on_second = pairs.on_first * e[:, a], -pairs.on_second * e[:, a]
             for p, piece in enumerate(pieces):
                 values = np.concatenate([on_first * piece, on_second * piece])
                 sums[a, p:] += np.bincount(keys, values, n * wide)[: n * wide - p]
         return self.splines.fold(sums.reshape(d, n, wide)).transpose(1, 0, 2)
 
-    def push(self, pairs: Neighbours, x: np.ndarray, c: np.ndarray) -> np.ndarray:
+    def push(self, near: Geometry, c: np.ndarray) -> np.ndarray:
         """The push with coefficients `c`, (n, d)."""
-        z = x[pairs.first] - x[pairs.second]
-        r = np.sqrt((z**2).sum(axis=1)) + 1e-9
-        cell, u = self.splines.pieces(r)
-        table = self.splines.unfold(c)
-        size = sum(table[cell + p] * piece for p, piece in enumerate(self._pieces(u)))
-        return _spread(pairs, self._turned(z) * (size / r)[:, None], len(x))
+        cell, u = self.splines.pieces(near.r)
+        size = _sum_at(self.splines.unfold(c), cell, self._pieces(u))
+        return near.total(self._turned(near.e) * size[:, None], -1.0)
 
-    def jacobian(self, pairs: Neighbours, x: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """The derivative of each individual's push by its own place, (n, d, d)."""
-        n, d = x.shape
-        z = x[pairs.first] - x[pairs.second]
-        r = np.sqrt((z**2).sum(axis=1)) + 1e-9
-        cell, u = self.splines.pieces(r)
-        table = self.splines.unfold(c)
-        across = sum(table[cell + p] * piece for p, piece in enumerate(self._pieces(u))) / r
-        along = sum(table[cell + p] * bend for p, bend in enumerate(self._bends(u)))
-        e = z / r[:, None]
-        out = np.empty((n, d, d))
+    def sources(self, near: Geometry, c: np.ndarray) -> csr_array:
+        """What each individual does to all others, (n, n d): the rows of those who push."""
+        cell, u = self.splines.pieces(near.r)
+        size = _sum_at(self.splines.unfold(c), cell, self._pieces(u))
+        force, pairs, d = self._turned(near.e) * size[:, None], near.pairs, near.e.shape[1]
+        rows, columns, values = [], [], []
         for a in range(d):
-            for b in range(d):
-                value = (along - across) * e[:, a] * e[:, b] + (across if a == b else 0.0)
-                out[:, a, b] = np.bincount(pairs.first, pairs.on_first * value, n)
-                out[:, a, b] += np.bincount(pairs.second, pairs.on_second * value, n)
+            rows += [pairs.second, pairs.first]
+            columns += [pairs.first * d + a, pairs.second * d + a]
+            values += [pairs.on_first * force[:, a], -pairs.on_second * force[:, a]]
+        entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
+        return csr_array(entries, shape=(near.n, near.n * d))
+
+    def jacobian(self, near: Geometry, c: np.ndarray) -> np.ndarray:
+        """The derivative of each individual's push by its own place, (n, d, d)."""
+        d = near.e.shape[1]
+        cell, u = self.splines.pieces(near.r)
+        table = self.splines.unfold(c)
+        across = _sum_at(table, cell, self._pieces(u)) / near.r
+        along = _sum_at(table, cell, self._bends(u)) - across
+        a, b = np.triu_indices(d)
+        flat = near.total(along[:, None] * near.e[:, a] * near.e[:, b], 1.0)
+        out = np.empty((near.n, d, d))
+        out[:, a, b] = out[:, b, a] = flat
+        out += near.total(across[:, None], 1.0)[:, :, None] * np.eye(d)
         if self.kind == "turning":
             out = np.stack([-out[:, 1], out[:, 0]], axis=1)
         return out
 
 
-def _spread(pairs: Neighbours, force: np.ndarray, n: int) -> np.ndarray:
-    """The sum of the forces on each individual; those on the second are opposite, (n, d)."""
-    out = np.empty((n, force.shape[1]))
-    for a in range(force.shape[1]):
-        out[:, a] = np.bincount(pairs.first, pairs.on_first * force[:, a], n)
-        out[:, a] -= np.bincount(pairs.second, pairs.on_second * force[:, a], n)
+@dataclass(frozen=True)
+class Geometry:
+    """The distances and directions of all pairs of a population at some places.
+
+    Arguments:
+        pairs: who acts on whom.
+        n: the number of individuals.
+        r: the distance of each pair, (p,).
+        e: the unit vector from the second to the first, (p, d).
+    """
+
+    pairs: Neighbours
+    n: int
+    r: np.ndarray
+    e: np.ndarray
+
+    @staticmethod
+    def at(pairs: Neighbours, x: np.ndarray) -> Geometry:
+        """The geometry of individuals at `x`, (n, d)."""
+        z = x[pairs.first] - x[pairs.second]
+        r = np.sqrt(np.einsum("pd,pd->p", z, z)) + 1e-9
+        return Geometry(pairs, len(x), r, z / r[:, None])
+
+    def total(self, values: np.ndarray, sign: float) -> np.ndarray:
+        """The sum over pairs for each individual, (n, k); `sign` is what the second one gets."""
+        out = np.empty((self.n, values.shape[1]))
+        for k in range(values.shape[1]):
+            out[:, k] = np.bincount(self.pairs.first, self.pairs.on_first * values[:, k], self.n)
+            second = np.bincount(self.pairs.second, self.pairs.on_second * values[:, k], self.n)
+            out[:, k] += sign * second
+        return out
+
+
+def _sum_at(table: np.ndarray, cell: np.ndarray, pieces: list[np.ndarray]) -> np.ndarray:
+    """The spline function with coefficients `table` at places given by cell and pieces."""
+    out = table[cell] * pieces[0]
+    for p in (1, 2, 3):
+        out += table[cell + p] * pieces[p]
     return out
