@@ -125,12 +125,13 @@ class Carried:
 
 
 def steps_for(curvature: np.ndarray, gap: float) -> int:
-    """How many steps resolve a gap with this derivative of the drift along paths, (..., d, d)."""
+    """How many steps resolve a gap with this derivative of the drift, (..., d, d): a power of 2."""
     squares = (curvature**2).reshape(-1, curvature.shape[-1] ** 2) @ np.ones(
         curvature.shape[-1] ** 2
     )
     size = np.sqrt(np.quantile(squares, constants.STEEP_SHARE))
-    return int(np.clip(np.ceil(gap * size / constants.STEP), 1, constants.MOST_STEPS))
+    needed = np.clip(gap * size / constants.STEP, 1.0, constants.MOST_STEPS)
+    return int(2 ** np.ceil(np.log2(needed)))
 
 
 def carry(
@@ -153,20 +154,19 @@ def carry(
         x: the individuals at the start, (n, d).
         start: the time of the start, in [0, 1].
         gap: the duration.
-        steps: the number of steps.
+        steps: the number of steps, a power of two.
         near: the pairs of individuals who act on each other; None where none do.
         rng: draws the noise; the same generator gives the same noise.
     """
     (n, d), h, f = x.shape, gap / steps, drift.count
-    noise = _balanced(rng.normal(size=(steps + 1, n, d)))
-    shares = np.full(steps + 1, 2.0 * h)  # of the variance; the ends have half a step
-    shares[[0, -1]] = h
+    kicks = _kicks(rng, n, d, steps) * np.sqrt(gap)
     signs = np.array([1.0, -1.0])[:, None, None]
     y, tangent, spread = np.stack([x, x]), np.zeros((2, n, d, f + 1)), np.zeros((2, n, d, d))
     needed = 1
     for s in range(steps + 1):
-        kick = signs * np.sqrt(shares[s] * beta) * noise[s]
-        y, spread = y + kick, spread + shares[s] * np.eye(d)
+        kick = signs * np.sqrt(2.0 * beta) * kicks[s]
+        # The ends have half a step each.
+        y, spread = y + kick, spread + (h if s in (0, steps) else 2.0 * h) * np.eye(d)
         tangent[..., -1] += 0.5 * kick
         if s == steps:
             break
@@ -186,11 +186,22 @@ def carry(
     return Carried(y, tangent, spread.mean(axis=0), needed)
 
 
-def _balanced(noise: np.ndarray) -> np.ndarray:
-    """The same noise with the exact covariance over individuals, which makes averages steadier."""
-    steps, n, d = noise.shape
-    if n <= constants.BALANCED * steps * d:
-        return noise
-    flat = noise.transpose(1, 0, 2).reshape(n, -1)
+def _kicks(rng: np.random.Generator, n: int, d: int, steps: int) -> np.ndarray:
+    """Increments of Brownian motion over a unit of time, (steps + 1, n, d), half ones at the ends.
+
+    Any number of steps takes them from the same fine path, so that estimates that need more steps
+    than others are still compared by the same noise. Their covariance over individuals is made
+    exact, which makes averages steadier.
+    """
+    fine = rng.normal(size=(2 * constants.MOST_STEPS, n, d)) / np.sqrt(2 * constants.MOST_STEPS)
+    half = constants.MOST_STEPS // steps
+    ends = np.concatenate([[0], half + 2 * half * np.arange(steps)])
+    kicks = np.add.reduceat(fine, ends, axis=0)
+    if n <= constants.BALANCED * len(kicks) * d:
+        return kicks
+    sizes = np.full(len(kicks), 1.0 / steps)
+    sizes[[0, -1]] = 0.5 / steps
+    flat = kicks.transpose(1, 0, 2).reshape(n, -1)
     root = np.linalg.cholesky(flat.T @ flat / n)
-    return solve_triangular(root, flat.T, lower=True).T.reshape(n, steps, d).transpose(1, 0, 2)
+    even = solve_triangular(root, flat.T, lower=True).T.reshape(n, -1, d).transpose(1, 0, 2)
+    return even * np.sqrt(sizes)[:, None, None]

@@ -7,7 +7,7 @@ JITTER = 1e-6
 # by about one percent of the displacement, and less for most individuals.
 STEP = 0.5
 STEEP_SHARE = 0.95  # the quantile of that derivative over individuals: few are steeper
-MOST_STEPS = 32
+MOST_STEPS = 32  # a power of two
 
 # Individuals per dimension and step from which the noise is balanced to an exact covariance.
 BALANCED = 5
@@ -40,6 +40,7 @@ MOST_HALVES = 6  # of a step that makes predictions worse
 FAR = 1e3  # internal units, beyond which an individual is lost
 NATS = 3.0  # of evidence that are no reason for a longer range
 MOST_ROUNDS = 12
+FULL_ROUNDS = 5  # rounds that go all the way
 MISFIT = 2.5  # mean square of residuals beyond which the same individuals cannot be meant
 
 # Bases, in units of the data's length. The widths of the bumps of V by dimension (1, 2, 3 and
@@ -47,7 +48,10 @@ MISFIT = 2.5  # mean square of residuals beyond which the same individuals canno
 WIDTHS = {1: (1.0, 0.5, 0.25, 0.125), 2: (1.0, 0.5, 0.25), 3: (2.0, 1.0)}
 MOST_BUMPS = 600
 AVERAGES = 1 / 3  # averages per number of a snapshot
-DRAWN_AVERAGES = 1 / 20  # averages per individual where every snapshot is a draw of its own
+# Where every snapshot is a draw of its own: averages per individual, and their largest number. The
+# noise of the design is squared in the equations, so that many averages pull beta down: to 0.36
+# for 0.5 with 60 of them, to 0.96 for 1 with 20.
+DRAWN_AVERAGES, MOST_DRAWN = 1 / 12, 40
 MOST_POINTS = 20_000  # individuals near which bumps are placed
 PAIR_WIDTHS = (0.6, 0.3)
 # A W that falls over more than about the width of the population cannot be told from V.

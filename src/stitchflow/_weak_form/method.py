@@ -18,7 +18,10 @@ from stitchflow._energy.packing import (
     energy_from,
     named_arrays,
     packed_method,
+    ready_energy,
     terms_of,
+    units_from,
+    with_arrays,
 )
 from stitchflow._energy.packing import stored as stored_array
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
@@ -323,7 +326,8 @@ class Problem:
             return found, seen_again, _history(looks)
         # Draws of few individuals tell the fluctuations of few averages.
         size = float(np.median([w.effective for w in self.found]))
-        coarse = self.tests.fewer(int(size * constants.DRAWN_AVERAGES))
+        most = min(constants.MOST_DRAWN, int(size * constants.DRAWN_AVERAGES))
+        coarse = self.tests.fewer(most)
         drawn = Moments(gaps, self.drift, coarse, diffuses)
         apart = gauss_newton(
             drawn, OtherIndividuals(), self.priors, start, learn and diffuses, rounds, looks.append
@@ -341,7 +345,9 @@ class Problem:
             if together.converged and together.misfit < constants.MISFIT:
                 break
         assert together is not None
-        if prefers_same(smooth, together, apart):
+        # Powers tell best: narrow functions change as much within a gap as between draws.
+        none = Bumps(self.tests.centres[:0], self.tests.widths[:0])
+        if prefers_same(Moments(gaps, self.drift, none, diffuses), together, apart):
             return together, seen_again, _history(looks)
         return apart, "other individuals were seen at each time", _history(looks)
 

@@ -63,7 +63,9 @@ def windows(data: Snapshots, pairs: bool) -> list[Window]:
     most = len(data)
     if np.median(data.counts) < constants.POOL_BELOW:
         most = int(np.clip(len(x) // constants.POOLED, constants.FEWEST_WINDOWS, len(data)))
-    which = np.minimum(np.arange(len(data)) * most // len(data), most - 1)
+    which = np.arange(len(data))
+    if most < len(data):  # equal durations, so that neighbours are sampled alike
+        which = np.unique(np.minimum((times * most).astype(int), most - 1), return_inverse=True)[1]
     row_window = which[data.index]
     # Every population at every time acts within itself.
     labels = np.zeros(len(x), int)
@@ -72,7 +74,7 @@ def windows(data: Snapshots, pairs: bool) -> list[Window]:
     populations = data.index * (labels.max() + 1) + labels
     totals = getattr(data, "totals", None)
     found = []
-    for k in range(most):
+    for k in range(int(which[-1]) + 1):
         rows = np.flatnonzero(row_window == k)
         codes = np.unique(populations[rows], return_inverse=True)[1]
         seen = np.bincount(codes)[codes].astype(float)

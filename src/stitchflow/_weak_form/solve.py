@@ -97,7 +97,7 @@ def gauss_newton(
         equations.log_volume = white.log_volume
         span, posterior = shortest(equations, priors, learn_beta)
         size = sum(float(r @ r) for r in residuals)
-        last = _Round(now.c, now.beta, white, size, posterior.known)
+        last = _Round(now.c, now.beta, white, size, size / max(equations.rows, 1), posterior.known)
         moved = sum(float(((a[:, :-1] @ (posterior.mean - now.c)) ** 2).sum()) for a in designs)
         error = float(np.sqrt((posterior.root[-1] ** 2).sum()))
         still = moved < constants.STILL * max(posterior.known, 1.0)
@@ -185,11 +185,18 @@ class _Round:
     beta: float
     white: Whitened
     size: float
+    misfit: float
     known: float
 
     def improved(self, observed: list[Observation] | None) -> bool:
         """Whether residuals have not grown by more than the prior may cost them."""
         if observed is None:
             return False
-        now = sum(float(r @ r) for r in self.white([o.residual for o in observed]))
-        return now <= self.size * (1.0 + constants.SETTLED) + self.known
+        residuals = [o.residual for o in observed]
+        now = sum(float(r @ r) for r in self.white(residuals))
+        if now > self.size * (1.0 + constants.SETTLED) + self.known:
+            return False
+        # The noise that the new estimate predicts must not make the residuals impossible either.
+        own = Whitened(observed)(residuals)
+        misfit = sum(float(r @ r) for r in own) / max(sum(map(len, own)), 1)
+        return misfit <= max(2.0 * self.misfit, constants.MISFIT)
