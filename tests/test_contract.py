@@ -167,5 +167,6 @@ def assert_same_answers(one: sf.Fit, other: sf.Fit, data: sf.Snapshots) -> None:
     x0 = data.cloud(0)[-N:]
     ways = [np.asarray(f.flow.simulate(x0, TIMES, key=5)) for f in (one, other)]
     np.testing.assert_array_equal(*ways)
-    clouds = [np.asarray(f.flow.sample([0.4], N, key=0)) for f in (one, other)]
-    np.testing.assert_array_equal(*clouds)
+    clouds = [answered(f.flow, "sample", [0.4], N) for f in (one, other)]
+    if not isinstance(clouds[0], sf.NotAvailable):
+        np.testing.assert_array_equal(*clouds)

@@ -33,7 +33,7 @@ from stitchflow._method.flow import Flow
 from stitchflow._parts import made
 from stitchflow._status import BadInput, NotAvailable, Status
 from stitchflow._training.history import StageHistory
-from stitchflow._types import KeyLike, check_number
+from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block, Bumps, Splines
 from stitchflow._weak_form.carry import Drift
@@ -242,6 +242,7 @@ class WeakFlow(DrivenFlow):
         return self._uncertainty
 
     def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
+        check_count(n, "n")
         raise NotAvailable(self.method, "sample", "it learns what moves individuals, no marginals")
 
     def velocity(self, x: Any, t: float) -> Float[Array, "m d"]:
