@@ -10,6 +10,8 @@ from stitchflow._weak_form.bases import Block, Bumps, Splines
 from stitchflow._weak_form.carry import Drift, carry
 from stitchflow._weak_form.evidence import Equations, solve
 from stitchflow._weak_form.fitted import SplineSum
+from stitchflow._weak_form.moments import Gap, Moments, Window
+from stitchflow._weak_form.noise import lasting, unseen_pushes
 from stitchflow._weak_form.pair_push import Geometry, Neighbours, PairPush
 
 STIFF, BETA = 2.0, 0.5
@@ -288,3 +290,35 @@ def test_other_methods_have_no_standard_errors():
     fit = sf.fit(data, sf.OTLinear(), progress=False)
     with pytest.raises(sf.NotAvailable, match="uncertainty"):
         _ = fit.uncertainty
+
+
+def test_unseen_individuals_add_the_variance_of_a_draw_without_replacement():
+    """Pushes by n of N: the covariance of averages is that over all ways to draw the n."""
+    rng = np.random.default_rng(10)
+    n, total, duration = 30, 60, 0.5
+    everybody = rng.normal(size=(total, 2))
+    push = PairPush(Splines(5.0, 12, True), "interaction")
+    c = rng.normal(size=12)
+    tests = Bumps.for_points(everybody, (1.0,), 100)
+    # Those who are pushed stay the same; who else pushes is drawn.
+    drift, watched = Drift(tests, 1, (push,)), everybody[:8]
+
+    def average(rows):
+        x = np.concatenate([watched, everybody[rows]])
+        near = Neighbours.within(np.zeros(len(x), int), np.ones(len(x)), np.full(len(x), 1e9))
+        force = push.push(Geometry.at(near, x), c)[:8]
+        return duration * np.einsum("nd,ndf->f", force, tests.slopes(watched)) / 8
+
+    drawn = np.array([average(8 + rng.permutation(total - 8)[: n - 8]) for _ in range(2000)])
+    x = np.concatenate([watched, everybody[8:n]])
+    weights = np.where(np.arange(n) < 8, 1 / 8, 0.0)
+    near = Neighbours.within(np.zeros(n, int), np.ones(n), np.full(n, 1e9))
+    unseen = 1.0 - (n - 8) / (total - 8)
+    here = Window(x, weights, 0.0, None, near, unseen)
+    there = Window(x, weights, duration, None, near, unseen)
+    gap = Gap(here, there, False, (0, 0))
+    moments = Moments([gap], drift, tests, True)
+    coefficients = np.concatenate([np.zeros(tests.count), c])
+    found = unseen_pushes(moments, gap, tests.slopes(x), coefficients) / lasting(gap)
+    ratio = np.trace(found) / np.trace(np.cov(drawn.T))
+    assert 0.5 < ratio < 2.0

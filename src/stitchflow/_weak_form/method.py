@@ -136,8 +136,11 @@ class WeakForm(Method):
 
     def with_settings(self, settings: Mapping[str, Any], **terms: bool) -> WeakForm:
         if settings:
-            raise BadInput(f"--method {self.name} has no settings")
-        return self
+            raise BadInput(f"--method {self.name} has no settings, got {', '.join(settings)}")
+        chosen: list[Term] = [Potential(time_varying=terms.get("time_varying", False))]
+        chosen += [Interaction()] if terms.get("interaction") else []
+        chosen += [] if terms.get("no_entropy") else [Entropy()]
+        return replace(self, energy=Energy(tuple(chosen)))
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         began = time.perf_counter()

@@ -106,7 +106,9 @@ def _averages(moments: Moments, gap: Gap, carried: Carried) -> tuple[np.ndarray,
     return residual, np.asarray(design), values, 0.5 * (slopes[0] + slopes[1])
 
 
-def _unseen(moments: Moments, gap: Gap, slopes: np.ndarray, c: np.ndarray) -> np.ndarray | None:
+def unseen_pushes(
+    moments: Moments, gap: Gap, slopes: np.ndarray, c: np.ndarray
+) -> np.ndarray | None:
     """The covariance of averages because only a part of those who push was seen.
 
     A draw of n out of N who push has (1 - n / N) of the variance of independent draws.
@@ -149,7 +151,7 @@ class SameIndividuals(Noise):
         moved = (roots @ slopes) * gap.here.weights[:, None, None]
         moved = moved.reshape(-1, slopes.shape[2])
         own = beta * moved.T @ moved
-        unseen = _unseen(moments, gap, slopes, c)
+        unseen = unseen_pushes(moments, gap, slopes, c)
         return Observation(residual, design, own, None, unseen, lasting(gap))
 
 
@@ -171,7 +173,7 @@ class OtherIndividuals(Noise):
         after = moments.seen(there)
         covariance = here.covariance(values, values) + there.covariance(after, after)
         before = -here.covariance(values, moments.seen(here)) if gap.follows else None
-        unseen = _unseen(moments, gap, slopes, c)
+        unseen = unseen_pushes(moments, gap, slopes, c)
         return Observation(residual, design, covariance, before, unseen, lasting(gap))
 
 
