@@ -83,6 +83,10 @@ def test_a_fit_says_what_it_is(fit):
 
 def test_marginals(fit):
     times = [0.0, 0.4, 3.0]
+    answer = answered(fit.flow, "sample", times, N)
+    if isinstance(answer, sf.NotAvailable):
+        assert answer.method == fit.method.name
+        return
     clouds = np.asarray(fit.flow.sample(times, N, key=0))
     assert clouds.shape == (3, N, 2)
     assert np.isfinite(clouds).all()
@@ -163,5 +167,6 @@ def assert_same_answers(one: sf.Fit, other: sf.Fit, data: sf.Snapshots) -> None:
     x0 = data.cloud(0)[-N:]
     ways = [np.asarray(f.flow.simulate(x0, TIMES, key=5)) for f in (one, other)]
     np.testing.assert_array_equal(*ways)
-    clouds = [np.asarray(f.flow.sample([0.4], N, key=0)) for f in (one, other)]
-    np.testing.assert_array_equal(*clouds)
+    clouds = [answered(f.flow, "sample", [0.4], N) for f in (one, other)]
+    if not isinstance(clouds[0], sf.NotAvailable):
+        np.testing.assert_array_equal(*clouds)

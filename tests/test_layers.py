@@ -16,6 +16,7 @@ LAYERS = [
     {"_training"},
     {"_objective"},
     {"_method"},
+    {"_weak_form"},
     {"_stitching", "rivals"},
     {"_storage"},
     {"_judging", "datasets"},

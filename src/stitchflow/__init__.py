@@ -53,6 +53,7 @@ from stitchflow._method.contract import Fit as Fit
 from stitchflow._method.contract import Method as Method
 from stitchflow._method.contract import Packed as Packed
 from stitchflow._method.flow import Flow as Flow
+from stitchflow._method.spread import Spread as Spread
 from stitchflow._objective.consistency import Consistency as Consistency
 from stitchflow._objective.density_residual import DensityResidual as DensityResidual
 from stitchflow._objective.dissipation import DissipationResidual as DissipationResidual
@@ -88,6 +89,8 @@ from stitchflow._training.checkpoint import Checkpoint as Checkpoint
 from stitchflow._training.cluster import run_all as run_all
 from stitchflow._training.history import StageHistory as StageHistory
 from stitchflow._training.optimise import Optimiser as Optimiser
+from stitchflow._weak_form.method import Basis as Basis
+from stitchflow._weak_form.method import WeakForm as WeakForm
 from stitchflow.rivals import *  # noqa: F403
 
 __version__ = _version("stitchflow")

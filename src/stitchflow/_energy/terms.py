@@ -408,7 +408,8 @@ def shape_of(term: Any) -> dict[str, Any]:
     Widths are left out where the user supplied a function, and `learn` where it has its default.
     """
     own = is_own(term.function)
-    plain = {} if term.network is None else {"network": term.network}
+    network = getattr(term, "network", None)  # a vector field has no choice of it
+    plain = {} if network is None else {"network": network}
     shape = {} if own else {"hidden": term.hidden}
     return shape | ({"learn": own} if term.learn == own else {}) | plain
 

@@ -98,6 +98,15 @@ class Fit:
         rows.append(("data", repr(self.data)) if self.data else ("times", f"{len(self.times)}"))
         return table(f"Fit by {self.method.name}", rows)
 
+    @property
+    def uncertainty(self) -> Any:
+        """Standard errors of the energy; `NotAvailable` for methods without them.
+
+        `potential(x, t)`, `force(x, t)`, `interaction(r)`, `kernel(r)` and `beta` are each a
+        `Spread` of a mean and a standard deviation, in the user's units.
+        """
+        return self.flow.uncertainty
+
     def summary(self) -> str:
         """A few lines for a terminal: method, status, energy and the last values of the loss."""
         lines = [f"{self.method.name}: {self.status} in {self.seconds:.1f} s"]

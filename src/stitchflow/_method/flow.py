@@ -45,6 +45,11 @@ class Flow:
         """The curve of particles in internal units; None for methods without one."""
         return None
 
+    @property
+    def uncertainty(self) -> Any:
+        """The standard errors of the learned energy, for methods that have them."""
+        raise NotAvailable(self.method, "uncertainty", "it has no standard errors")
+
     def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
         """Draws from the fitted marginals, of shape (times, n, d).
 

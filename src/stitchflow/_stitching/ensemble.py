@@ -12,20 +12,9 @@ from scipy.stats import t as student
 from stitchflow._data.checks import check_data
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._method.contract import Fit, Method
+from stitchflow._method.spread import Spread
 from stitchflow._stitching.stitching import Stitching
 from stitchflow._types import KeyLike, as_key, as_rng, as_times, check_count, check_number
-
-
-class Spread(NamedTuple):
-    """Mean and standard deviation over the members of an ensemble.
-
-    Arguments:
-        mean: over members.
-        sd: the standard deviation over members, of the same shape.
-    """
-
-    mean: np.ndarray
-    sd: np.ndarray
 
 
 class Band(NamedTuple):

@@ -1,0 +1,1 @@
+"""The energy from averages over the observed individuals alone: the weak form."""

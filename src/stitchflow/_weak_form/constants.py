@@ -1,0 +1,73 @@
+"""Every number that the weak form chooses, with its reason."""
+
+# Added to kernel matrices, relative to their diagonal, so that they can be factored.
+JITTER = 1e-6
+
+# A step of the carrying solver times the derivative of the drift. The midpoint rule is then wrong
+# by about one percent of the displacement, and less for most individuals.
+STEP = 0.5
+STEEP_SHARE = 0.95  # the quantile of that derivative over individuals: few are steeper
+MOST_STEPS = 32  # a power of two
+
+# Individuals per dimension and step from which the noise is balanced to an exact covariance.
+BALANCED = 5
+
+# Evidence. The precision of a flat prior and of log beta, whose prior is wide but proper.
+FLAT = 1e-6
+BETA_PRECISION = 1e-2
+STRENGTHS = (1e-8, 1e10)  # bounds of a block's precision
+MOST_STRENGTHS = 60  # updates of the strengths in one round
+SETTLED = 0.01  # nats below which they have settled
+MOST_LOG_STEP = 1.0  # of log beta in one update
+
+# Averages whose variance is below this share of their usual variance, after what other averages
+# explain, are not used: results hardly change from 1e-5 to 1e-2 (beta by less than its error).
+INDEPENDENT = 1e-3
+
+# Snapshots of fewer individuals than POOL_BELOW are pooled to windows of about POOLED: the
+# covariance of some twenty averages then has several individuals for each of its numbers.
+POOL_BELOW = 100
+POOLED = 250
+FEWEST_WINDOWS = 2
+
+# Pairs of individuals over all snapshots beyond which only every second, third, ... gap is used.
+MOST_PAIRS = 4_000_000
+
+# Rounds. One is the last if it moves predictions by less than STILL of the variance of what the
+# data determine, and log beta by less than its root in errors.
+STILL = 0.05
+MOST_HALVES = 6  # of a step that makes predictions worse
+FAR = 1e3  # internal units, beyond which an individual is lost
+NATS = 3.0  # of evidence that are no reason for a longer range
+MOST_ROUNDS = 12
+FULL_ROUNDS = 5  # rounds that go all the way
+MISFIT = 2.5  # mean square of residuals beyond which the same individuals cannot be meant
+
+# Bases, in units of the data's length. The widths of the bumps of V by dimension (1, 2, 3 and
+# more): each halves the one before, and finer ones cost more than they explain.
+WIDTHS = {1: (1.0, 0.5, 0.25, 0.125), 2: (1.0, 0.5, 0.25), 3: (2.0, 1.0)}
+MOST_BUMPS = 600
+AVERAGES = 1 / 3  # averages per number of a snapshot
+# Where every snapshot is a draw of its own: averages per individual, and their largest number. The
+# noise of the design is squared in the equations, so that many averages pull beta down: to 0.36
+# for 0.5 with 60 of them, to 0.96 for 1 with 20.
+DRAWN_AVERAGES, MOST_DRAWN = 1 / 12, 40
+MOST_POINTS = 20_000  # individuals near which bumps are placed
+PAIR_WIDTHS = (0.6, 0.3)
+# A W that falls over more than about the width of the population cannot be told from V.
+RANGES = (0.35, 0.5, 0.7, 1.0, 1.4)
+KNOTS = 0.5  # the distance of knots, as a share of the narrowest width
+REACH, FARTHEST = 1.1, 0.999  # splines end at this factor of this quantile of the pair distances
+TIME_POWERS = 3
+
+START_BETA = 0.1
+# Averages that change by less than this share of the variance of independent draws belong to the
+# same individuals, whatever moves them.
+PLAINLY = 0.5
+TESTS_PER_NOISE = 2.0  # the width of test functions, in standard deviations of the noise of a gap
+POPULATION = 1000  # individuals that stand for the marginal in the velocity
+ROUNDING = 1e-10  # of the diagonal of the equations, which is added so that they can be factored
+ONE_POPULATION = 0.6  # of a knot's distance, below which copies share the push of one population
+
+# The share of the observed time over which the push of unseen individuals stays alike.
+LASTING = 1.0

@@ -1,0 +1,157 @@
+"""Coefficients and the strengths of their priors, from accumulated least-squares equations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from stitchflow._weak_form import constants
+from stitchflow._weak_form.bases import Block
+
+
+@dataclass
+class Equations:
+    r"""Sums over whitened residuals, linear in the coefficients c and a step of log beta.
+
+    A row says $y \approx a \cdot (c, \delta)$ with unit variance. Where the noise comes from beta,
+    the variance is $1 + s(e^\delta - 1)$ with the row's share s, so that its size tells beta.
+
+    Arguments:
+        count: the number of coefficients.
+    """
+
+    count: int
+    squares: np.ndarray = field(init=False)
+    products: np.ndarray = field(init=False)
+    total: float = 0.0
+    shared_squares: np.ndarray = field(init=False)
+    shared_products: np.ndarray = field(init=False)
+    shared_total: float = 0.0
+    shares: float = 0.0
+    expected: float = 0.0
+    rows: int = 0
+    log_volume: float = 0.0
+
+    def __post_init__(self) -> None:
+        f = self.count + 1
+        self.squares, self.shared_squares = np.zeros((f, f)), np.zeros((f, f))
+        self.products, self.shared_products = np.zeros(f), np.zeros(f)
+
+    def add(self, a: np.ndarray, y: np.ndarray, shares: np.ndarray, sizes: np.ndarray) -> None:
+        """Add rows.
+
+        Arguments:
+            a: (rows, coefficients + 1).
+            y: (rows,).
+            shares: the share of each row's variance that comes from beta, (rows,).
+            sizes: the expected square of each row where the model holds, (rows,).
+        """
+        self.squares += a.T @ a
+        self.products += a.T @ y
+        self.total += float(y @ y)
+        if shares.any():
+            shared = a * shares[:, None]
+            self.shared_squares += shared.T @ a
+            self.shared_products += shared.T @ y
+            self.shared_total += float(y @ (shares * y))
+        self.shares += float(shares.sum())
+        self.expected += float(shares @ sizes)
+        self.rows += len(y)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The solution of `Equations` under a prior.
+
+    Arguments:
+        mean: the coefficients, (f,).
+        step: the step of log beta.
+        root: a factor of the covariance of coefficients and log beta, (f + 1, u + 1).
+        precisions: the precision of each block.
+        evidence: the logarithm of the probability of the data.
+        known: how many numbers the data determine.
+    """
+
+    mean: np.ndarray
+    step: float
+    root: np.ndarray
+    precisions: np.ndarray
+    evidence: float
+    known: float
+
+
+def solve(
+    equations: Equations, blocks: list[Block], learn_beta: bool, start: np.ndarray | None = None
+) -> Posterior:
+    """The most probable coefficients, with the strength of each block by evidence (MacKay).
+
+    Arguments:
+        equations: the accumulated rows.
+        blocks: the prior.
+        learn_beta: whether beta is free.
+        start: precisions to start from; None starts at one.
+    """
+    f, learned = equations.count, learn_beta
+    factor = np.concatenate([block.factor for block in blocks], axis=1)
+    sizes = np.array([block.factor.shape[1] for block in blocks])
+    ends = np.cumsum(sizes)
+    sums = lambda values: np.add.reduceat(values, ends - sizes)
+    free = np.array([not block.flat for block in blocks])
+    squares = factor.T @ equations.squares[:f, :f] @ factor
+    squares += constants.ROUNDING * np.diag(np.diag(squares))
+    shared_squares = factor.T @ equations.shared_squares[:f, :f] @ factor
+    beta_products, products = factor.T @ equations.squares[:f, f], factor.T @ equations.products[:f]
+    share = equations.shares / max(equations.rows, 1)
+    alpha = np.where(free, 1.0, constants.FLAT) if start is None else start.copy()
+    step, evidence, information = 0.0, -np.inf, constants.BETA_PRECISION
+    for _ in range(constants.MOST_STRENGTHS):
+        scale = 1.0 / (1.0 + share * np.expm1(step))
+        prior = np.repeat(alpha, sizes)
+        whole = cho_factor(scale * squares + np.diag(prior), lower=True)
+        u = cho_solve(whole, scale * (products - step * beta_products))
+        inverse = cho_solve(whole, np.eye(len(u)))
+        known = sizes - alpha * sums(np.diag(inverse))
+        row = np.append(factor @ u, step)
+        left = equations.total - 2 * row @ equations.products + row @ equations.squares @ row
+        before, evidence = (
+            evidence,
+            -0.5
+            * float(
+                scale * left
+                + prior @ (u * u)
+                + constants.BETA_PRECISION * step**2
+                + 2 * np.log(np.diag(whole[0])).sum()
+                - np.log(prior).sum()
+                + equations.log_volume
+                + equations.shares * step
+            ),
+        )
+        if learned:
+            # How far the mean of the residuals and, where beta is the noise, their size tell beta.
+            score = scale * float(equations.products[f] - equations.squares[f] @ row)
+            pull = scale * beta_products
+            information = scale * equations.squares[f, f] - pull @ inverse @ pull
+            if equations.shares:
+                size = equations.shared_total - 2 * row @ equations.shared_products
+                size += row @ equations.shared_squares @ row
+                used = scale * float((inverse * shared_squares).sum())
+                spare = max(equations.expected - used, 1.0)
+                score += 0.5 * (scale * size - spare)
+                information += 0.5 * spare
+            information += constants.BETA_PRECISION
+            move = (score - constants.BETA_PRECISION * step) / information
+            move = float(np.clip(move, -constants.MOST_LOG_STEP, constants.MOST_LOG_STEP))
+            step += move
+        if abs(evidence - before) < constants.SETTLED:
+            break
+        found = known / np.maximum(sums(u * u), 1e-300)
+        alpha = np.where(free, np.clip(found, *constants.STRENGTHS), alpha)
+    root = np.zeros((f + 1, len(u) + 1))
+    root[:f, :-1] = solve_triangular(whole[0], factor.T, lower=True).T
+    if learned:
+        # What is known about c depends on beta: c moves by this much with log beta.
+        root[:f, -1] = -factor @ (inverse @ (scale * beta_products)) / np.sqrt(information)
+        root[f, -1] = 1.0 / np.sqrt(information)
+    return Posterior(factor @ u, step, root, alpha, evidence, float(known.sum()))

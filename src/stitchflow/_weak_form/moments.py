@@ -1,0 +1,176 @@
+"""Averages of test functions after every gap: what was seen, and what the estimate predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stitchflow._data.snapshots import Snapshots
+from stitchflow._weak_form import constants
+from stitchflow._weak_form.bases import Bumps
+from stitchflow._weak_form.carry import Carried, Drift, carry
+from stitchflow._weak_form.pair_push import Neighbours
+
+
+@dataclass(frozen=True)
+class Window:
+    """The individuals of one snapshot, or of several short ones that follow each other.
+
+    Arguments:
+        x: places in internal units, (n, d).
+        weights: how much each counts, with the sum 1, (n,).
+        time: the mean time in internal units.
+        ids: the identity of each individual; None where individuals are not followed.
+        near: who acts on whom; None where there are no pair terms.
+        unseen: the share of the interacting individuals that was not seen.
+    """
+
+    x: np.ndarray
+    weights: np.ndarray
+    time: float
+    ids: np.ndarray | None
+    near: Neighbours | None
+    unseen: float
+
+    @property
+    def effective(self) -> float:
+        """The number of equal weights that would average as well."""
+        return float(1.0 / (self.weights**2).sum())
+
+    def covariance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The covariance of the averages of two sets of functions of an individual, (a, b)."""
+        centred = (a - self.weights @ a) * self.weights[:, None]
+        rest = 1.0 - 1.0 / self.effective
+        return centred.T @ ((b - self.weights @ b) * self.weights[:, None]) / max(rest, 1e-3)
+
+
+def windows(data: Snapshots, pairs: bool) -> list[Window]:
+    """The snapshots of a data set in internal units; short ones are pooled.
+
+    A pooled window is an average over its times. Carrying it by the distance of two windows' mean
+    times predicts the next one, as long as both are sampled alike.
+
+    Arguments:
+        data: the snapshots.
+        pairs: whether individuals act on each other.
+    """
+    units = data.units
+    # In float64, which the arrays of JAX may not have.
+    x = (data.x.astype(np.float64) - np.asarray(units.centre)) / units.length
+    times = (data.times - units.start) / units.duration
+    most = len(data)
+    if np.median(data.counts) < constants.POOL_BELOW:
+        most = int(np.clip(len(x) // constants.POOLED, constants.FEWEST_WINDOWS, len(data)))
+    which = np.arange(len(data))
+    if most < len(data):  # equal durations, so that neighbours are sampled alike
+        which = np.unique(np.minimum((times * most).astype(int), most - 1), return_inverse=True)[1]
+    row_window = which[data.index]
+    # Every population at every time acts within itself.
+    labels = np.zeros(len(x), int)
+    if data.groups is not None:
+        labels = np.unique(data.groups, return_inverse=True)[1]
+    populations = data.index * (labels.max() + 1) + labels
+    totals = getattr(data, "totals", None)
+    found = []
+    for k in range(int(which[-1]) + 1):
+        rows = np.flatnonzero(row_window == k)
+        codes = np.unique(populations[rows], return_inverse=True)[1]
+        seen = np.bincount(codes)[codes].astype(float)
+        there = seen if totals is None else np.maximum(np.asarray(totals, float)[rows], seen)
+        weights = data.weights[rows] / data.weights[rows].sum()
+        near = Neighbours.within(codes, weights, there) if pairs and (seen > 1).any() else None
+        found.append(
+            Window(
+                x[rows],
+                weights,
+                float(weights @ times[data.index[rows]]),
+                None if data.ids is None else data.ids[rows],
+                near,
+                float(1.0 - (seen / there).mean()),
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A window and the next one, with the noise that carries the first.
+
+    Arguments:
+        here: the window at the start.
+        there: the window at the end.
+        follows: whether `here` is where the gap before this one in the list ends.
+        seed: of the noise.
+    """
+
+    here: Window
+    there: Window
+    follows: bool
+    seed: tuple[int, int]
+
+    @property
+    def duration(self) -> float:
+        return self.there.time - self.here.time
+
+
+def gaps_of(found: list[Window], seed: int) -> list[Gap]:
+    """All gaps between windows, or some of them where there are very many pairs."""
+    pairs = sum(0 if w.near is None else len(w.near.first) for w in found)
+    stride = max(1, int(np.ceil(pairs / constants.MOST_PAIRS)))
+    return [
+        Gap(found[k], found[k + 1], stride == 1 and k > 0, (seed, k))
+        for k in range(0, len(found) - 1, stride)
+    ]
+
+
+class Moments:
+    """Individuals of all gaps, carried by an estimate and seen through test functions.
+
+    Arguments:
+        gaps: the gaps.
+        drift: what moves individuals.
+        tests: the test functions.
+        diffuses: whether individuals move with noise.
+    """
+
+    def __init__(self, gaps: list[Gap], drift: Drift, tests: Bumps, diffuses: bool):
+        self.gaps, self.drift, self.tests, self.diffuses = gaps, drift, tests, diffuses
+        self.steps = [1] * len(gaps)  # of the solver in each gap
+        self._seen = {id(w): tests.values(w.x) for gap in gaps for w in (gap.here, gap.there)}
+
+    def seen(self, window: Window) -> np.ndarray:
+        """The test functions at the individuals of a window, (n, tests)."""
+        return self._seen[id(window)]
+
+    def carried(self, c: np.ndarray, beta: float) -> Iterator[tuple[Gap, Carried]]:
+        """Every gap and where its individuals end, for coefficients `c` and noise `beta`."""
+        for k, gap in enumerate(self.gaps):
+            here, rng = gap.here, np.random.default_rng(gap.seed)
+            noise = beta if self.diffuses else 0.0
+            found = carry(
+                self.drift, c, noise, here.x, here.time, gap.duration, self.steps[k], here.near, rng
+            )
+            # The next round resolves the steepness that this one met. A few steps too many are
+            # kept: other steps are other noise, which would unsettle the rounds.
+            if not self.steps[k] / 2 <= found.steps <= self.steps[k]:
+                self.steps[k] = found.steps
+            yield gap, found
+
+    @property
+    def plainly_same(self) -> bool:
+        """Whether averages change by less than those of independent draws would.
+
+        This tells the same individuals before anything is known about what moves them. Where they
+        move fast, averages change by more, and only a fit can tell.
+        """
+        powers = slice(0, self.tests.powers)
+        changes, draws = [], []
+        for gap in self.gaps:
+            a, b = self.seen(gap.here)[:, powers], self.seen(gap.there)[:, powers]
+            changes.append((gap.there.weights @ b - gap.here.weights @ a) ** 2)
+            own = gap.here.covariance(a, a), gap.there.covariance(b, b)
+            draws.append(np.diag(own[0]) + np.diag(own[1]))
+        ratio = np.mean(changes, axis=0) / np.maximum(np.mean(draws, axis=0), 1e-300)
+        return bool(np.median(ratio) < constants.PLAINLY)

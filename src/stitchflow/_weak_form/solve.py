@@ -1,0 +1,202 @@
+"""Gauss-Newton rounds: carry, compare, solve, until the estimate moves less than its error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from stitchflow._weak_form import constants
+from stitchflow._weak_form.bases import Block
+from stitchflow._weak_form.evidence import Equations, Posterior, solve
+from stitchflow._weak_form.moments import Moments
+from stitchflow._weak_form.noise import (
+    Noise,
+    Observation,
+    OtherIndividuals,
+    SameIndividuals,
+    Whitened,
+    Whitening,
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Coefficients and noise, and what is known about them.
+
+    Arguments:
+        c: the coefficients, (f,).
+        beta: the noise.
+        posterior: the solution of the last round; None before the first.
+        span: the range of pair terms that was chosen.
+        rounds: how many rounds were made.
+        converged: whether the last round moved the estimate by less than its error.
+        misfit: the mean square of the whitened residuals, which is one where the model holds.
+    """
+
+    c: np.ndarray
+    beta: float
+    posterior: Posterior | None = None
+    span: float = 0.0
+    rounds: int = 0
+    converged: bool = False
+    misfit: float = np.nan
+
+
+Priors = dict[float, list[Block]]  # by the range of pair terms, shortest first
+
+
+def gauss_newton(
+    moments: Moments,
+    noise: Noise,
+    priors: Priors,
+    start: Estimate,
+    learn_beta: bool,
+    most: int,
+    tell: Callable[[Estimate], None] = lambda _: None,
+) -> Estimate:
+    """The estimate under a noise model.
+
+    A round carries the individuals, linearises, and solves for coefficients, strengths and beta. It
+    is undone by halves where the squared residuals, measured as in the round before, have grown.
+
+    Arguments:
+        moments: the data.
+        noise: how residuals fluctuate.
+        priors: the prior for every range of pair terms.
+        start: where to start.
+        learn_beta: whether beta is free.
+        most: the largest number of rounds.
+        tell: is given the estimate after every round.
+    """
+    now, last, halves = start, None, 0
+    for count in range(1, most + 1):
+        observed = _observe(moments, noise, now)
+        if last is not None and not last.improved(observed):
+            halves += 1
+            if (
+                halves > constants.MOST_HALVES
+            ):  # no part of the step helps: this is the best there is
+                now = replace(now, c=last.c, beta=last.beta, converged=False)
+                break
+            middle = float(np.sqrt(now.beta * last.beta))
+            now = replace(now, c=0.5 * (now.c + last.c), beta=middle, rounds=count)
+            continue
+        if observed is None:
+            break
+        halves = 0
+        white = Whitened(observed)
+        residuals = white([o.residual for o in observed])
+        designs = white([o.design for o in observed])
+        equations = Equations(moments.drift.count)
+        for k, (r, a) in enumerate(zip(residuals, designs, strict=True)):
+            shares = white.shares[k] * float(noise.beta_is_noise)
+            equations.add(a, r + a[:, :-1] @ now.c, shares, white.sizes[k])
+        equations.log_volume = white.log_volume
+        span, posterior = shortest(equations, priors, learn_beta)
+        size = sum(float(r @ r) for r in residuals)
+        last = _Round(now.c, now.beta, white, size, size / max(equations.rows, 1), posterior.known)
+        moved = sum(float(((a[:, :-1] @ (posterior.mean - now.c)) ** 2).sum()) for a in designs)
+        error = float(np.sqrt((posterior.root[-1] ** 2).sum()))
+        still = moved < constants.STILL * max(posterior.known, 1.0)
+        still = still and abs(posterior.step) <= np.sqrt(constants.STILL) * max(error, 1e-3)
+        beta = now.beta * float(np.exp(posterior.step))
+        now = Estimate(
+            posterior.mean, beta, posterior, span, count, still, size / max(equations.rows, 1)
+        )
+        tell(now)
+        if still:
+            break
+    return now
+
+
+def shortest(equations: Equations, priors: Priors, learn_beta: bool) -> tuple[float, Posterior]:
+    """The shortest range of pair terms whose evidence is within three nats of the best.
+
+    Evidence hardly depends on a range beyond the true one, because V takes over what W loses. The
+    shortest one therefore fixes the gauge, and it does not jump between rounds.
+
+    Arguments:
+        equations: the rows.
+        priors: the prior for every range, shortest first.
+        learn_beta: whether beta is free.
+    """
+    found = {span: solve(equations, blocks, learn_beta) for span, blocks in priors.items()}
+    best = max(posterior.evidence for posterior in found.values())
+    for span, posterior in found.items():
+        if posterior.evidence >= best - constants.NATS:
+            return span, posterior
+    raise AssertionError("some range has the best evidence")
+
+
+def prefers_same(moments: Moments, together: Estimate, apart: Estimate) -> bool:
+    """Whether residuals are as small as if the same individuals had been seen again.
+
+    The probability densities of the same averages are compared, each at its own estimate.
+
+    Arguments:
+        moments: the data.
+        together: the estimate for the same individuals.
+        apart: the estimate for other individuals.
+    """
+    same = _observe(moments, SameIndividuals(), together)
+    if same is None or not together.misfit < constants.MISFIT:
+        return False
+    other = _observe(moments, OtherIndividuals(), apart)
+    if other is None:
+        return True
+    sizes = np.sqrt(np.mean([np.diag(o.whole) for o in same], axis=0) + 1e-300)
+    gain = 0.0
+    for a, b in zip(same, other, strict=True):
+        kept = Whitening.of(a.whole, sizes).chosen
+        gain += _log_density(a, kept) - _log_density(b, kept)
+    return gain > 0.0
+
+
+def _log_density(o: Observation, kept: np.ndarray) -> float:
+    """The logarithm of the probability density of some of the residuals of a gap."""
+    covariance = o.whole[np.ix_(kept, kept)]
+    root = np.linalg.cholesky(covariance + constants.JITTER * np.diag(np.diag(covariance)))
+    white = solve_triangular(root, o.residual[kept], lower=True)
+    return -0.5 * float(white @ white) - float(np.log(np.diag(root)).sum())
+
+
+def _observe(moments: Moments, noise: Noise, now: Estimate) -> list[Observation] | None:
+    """The observations at an estimate; None where individuals were carried to infinity."""
+    found = []
+    with np.errstate(all="ignore"):
+        for gap, carried in moments.carried(now.c, now.beta):
+            if (
+                not (np.abs(carried.x) < constants.FAR).all()
+                or not np.isfinite(carried.tangent).all()
+            ):
+                return None
+            found.append(noise.observe(moments, gap, carried, now.c, now.beta))
+    return found
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What the next round is compared with: a whitening, and residuals in it."""
+
+    c: np.ndarray
+    beta: float
+    white: Whitened
+    size: float
+    misfit: float
+    known: float
+
+    def improved(self, observed: list[Observation] | None) -> bool:
+        """Whether residuals have not grown by more than the prior may cost them."""
+        if observed is None:
+            return False
+        residuals = [o.residual for o in observed]
+        now = sum(float(r @ r) for r in self.white(residuals))
+        if now > self.size * (1.0 + constants.SETTLED) + self.known:
+            return False
+        # The noise that the new estimate predicts must not make the residuals impossible either.
+        own = Whitened(observed)(residuals)
+        misfit = sum(float(r @ r) for r in own) / max(sum(map(len, own)), 1)
+        return misfit <= max(2.0 * self.misfit, constants.MISFIT)
