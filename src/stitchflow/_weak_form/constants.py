@@ -52,7 +52,7 @@ AVERAGES = 1 / 3  # averages per number of a snapshot
 # Where every snapshot is a draw of its own: averages per individual, and their largest number. The
 # noise of the design is squared in the equations, so that many averages pull beta down: to 0.36
 # for 0.5 with 60 of them, to 0.96 for 1 with 20.
-DRAWN_AVERAGES, MOST_DRAWN = 1 / 12, 40
+DRAWN_AVERAGES, MOST_DRAWN = 1 / 12, 25
 MOST_POINTS = 20_000  # individuals near which bumps are placed
 PAIR_WIDTHS = (0.6, 0.3)
 # A W that falls over more than about the width of the population cannot be told from V.
