@@ -41,6 +41,7 @@ FAR = 1e3  # internal units, beyond which an individual is lost
 NATS = 3.0  # of evidence that are no reason for a longer range
 MOST_ROUNDS = 12
 FULL_ROUNDS = 5  # rounds that go all the way
+UNEXPLAINED = 10.0  # mean square of residuals from which a fit has failed
 MISFIT = 2.5  # mean square of residuals beyond which the same individuals cannot be meant
 
 # Bases, in units of the data's length. The widths of the bumps of V by dimension (1, 2, 3 and
@@ -51,7 +52,7 @@ AVERAGES = 1 / 3  # averages per number of a snapshot
 # Where every snapshot is a draw of its own: averages per individual, and their largest number. The
 # noise of the design is squared in the equations, so that many averages pull beta down: to 0.36
 # for 0.5 with 60 of them, to 0.96 for 1 with 20.
-DRAWN_AVERAGES, MOST_DRAWN = 1 / 12, 40
+DRAWN_AVERAGES, MOST_DRAWN = 1 / 12, 25
 MOST_POINTS = 20_000  # individuals near which bumps are placed
 PAIR_WIDTHS = (0.6, 0.3)
 # A W that falls over more than about the width of the population cannot be told from V.
@@ -71,3 +72,6 @@ ONE_POPULATION = 0.6  # of a knot's distance, below which copies share the push 
 
 # The share of the observed time over which the push of unseen individuals stays alike.
 LASTING = 1.0
+
+# A start for long gaps: individuals of each snapshot that are matched, and windows in each gap.
+MOST_LINES, LINE_WINDOWS = 300, 8

@@ -140,7 +140,7 @@ def solve(
                 spare = max(equations.expected - used, 1.0)
                 score += 0.5 * (scale * size - spare)
                 information += 0.5 * spare
-            information += constants.BETA_PRECISION
+            information = max(information, 0.0) + constants.BETA_PRECISION
             move = (score - constants.BETA_PRECISION * step) / information
             move = float(np.clip(move, -constants.MOST_LOG_STEP, constants.MOST_LOG_STEP))
             step += move

@@ -38,7 +38,7 @@ from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block, Bumps, Splines
 from stitchflow._weak_form.carry import Drift
 from stitchflow._weak_form.fitted import BumpPotential, SplineInteraction, SplineKernel
-from stitchflow._weak_form.moments import Moments, Window, gaps_of, windows
+from stitchflow._weak_form.moments import Moments, Window, gaps_of, straight_lines, windows
 from stitchflow._weak_form.noise import FollowedIndividuals, OtherIndividuals, SameIndividuals
 from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.solve import Estimate, Priors, gauss_newton, prefers_same
@@ -151,6 +151,9 @@ class WeakForm(Method):
         message = f"{kind}; {estimate.rounds} rounds"
         if not estimate.converged:
             message += ", the last of which still moved the estimate"
+        explained = estimate.misfit < constants.UNEXPLAINED
+        if not explained:
+            message += f"; residuals are {np.sqrt(estimate.misfit):.1f} times what noise explains"
         if problem.entropy is not None:
             beta = flow.uncertainty.beta
             message += f"; beta = {beta.mean:.3g} +- {beta.sd:.1g}"
@@ -158,7 +161,7 @@ class WeakForm(Method):
             self,
             flow,
             energy if energy.terms else None,
-            Status(bool(np.isfinite(estimate.c).all()), message),
+            Status(bool(np.isfinite(estimate.c).all()) and bool(explained), message),
             [StageHistory(self.name, history)],
             len(history["step"]),
             time.perf_counter() - began,
@@ -336,13 +339,29 @@ class Problem:
         apart = gauss_newton(
             drawn, OtherIndividuals(), self.priors, start, learn and diffuses, rounds, looks.append
         )
+        if not apart.misfit < constants.MISFIT and not self.drift.pairs:
+            # Gaps that are too long for a start from nothing are first filled by straight lines.
+            lines = Moments(gaps_of(straight_lines(self.found), 0), self.drift, coarse, diffuses)
+            filled = gauss_newton(
+                lines, SameIndividuals(), self.priors, start, learn, constants.FULL_ROUNDS
+            )
+            filled = replace(filled, beta=start.beta)
+            apart = gauss_newton(
+                drawn,
+                OtherIndividuals(),
+                self.priors,
+                filled,
+                learn and diffuses,
+                rounds,
+                looks.append,
+            )
         # Test functions that are as narrow as the noise of a gap do not fluctuate linearly with it.
         gap = float(np.median([g.duration for g in gaps]))
         noise = np.sqrt(2.0 * apart.beta * gap) if diffuses else 0.0
         wide = self.tests.wider(constants.TESTS_PER_NOISE * noise)
         smooth = Moments(gaps, self.drift, wide, diffuses)
         same, together = SameIndividuals(), None
-        for first in (apart, start):
+        for first in (apart,) if apart.converged else (apart, start):
             found = gauss_newton(smooth, same, self.priors, first, learn, rounds, looks.append)
             if together is None or found.misfit < together.misfit:
                 together = found
@@ -374,11 +393,11 @@ class Problem:
             terms.append(term.of(splines.unfold(piece), splines.reach))
         if "turning" in by_kind or "radial" in by_kind:
             splines = next(by_kind[k][0] for k in ("turning", "radial") if k in by_kind)
-            tables = [
+            radial, turning = (
                 splines.unfold(by_kind[k][1]) if k in by_kind else np.zeros(splines.count + 5)
                 for k in ("radial", "turning")
-            ]
-            terms.append(SplineKernel(knots=splines.count).of(*tables, splines.reach))
+            )
+            terms.append(SplineKernel(knots=splines.count).of(radial, turning, splines.reach))
         if self.entropy is not None:
             ready = self.entropy.init(np.eye(2, units.dim), units, jax.random.key(0))
             terms.append(ready.with_diffusion(estimate.beta))

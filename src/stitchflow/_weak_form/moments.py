@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._weak_form import constants
@@ -123,6 +126,22 @@ def gaps_of(found: list[Window], seed: int) -> list[Gap]:
         Gap(found[k], found[k + 1], stride == 1 and k > 0, (seed, k))
         for k in range(0, len(found) - 1, stride)
     ]
+
+
+def straight_lines(found: list[Window]) -> list[Window]:
+    """Windows on the straight lines of optimal transport between those of the data.
+
+    They are no data, but a place to start from where gaps are long.
+    """
+    rng, filled = np.random.default_rng(0), []
+    for a, b in pairwise(found):
+        n = constants.MOST_LINES
+        x, y = (w.x[rng.choice(len(w.x), n, p=w.weights)] for w in (a, b))
+        rows, columns = linear_sum_assignment(cdist(x, y, "sqeuclidean"))
+        for s in np.arange(constants.LINE_WINDOWS) / constants.LINE_WINDOWS:
+            place, t = (1 - s) * x[rows] + s * y[columns], (1 - s) * a.time + s * b.time
+            filled.append(Window(place, np.full(n, 1 / n), t, None, None, 0.0))
+    return [*filled, found[-1]]
 
 
 class Moments:
