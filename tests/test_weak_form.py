@@ -126,6 +126,7 @@ def test_potential_and_noise_of_an_ornstein_uhlenbeck_process(ou):
     known = fit.uncertainty.beta
     assert known.sd < 0.1 * BETA
     assert abs(known.mean - BETA) < 3.0 * known.sd
+    assert f"beta = {known.mean:.4g} ± {known.sd:.2g}" in fit.summary()
     x = np.linspace(-1.0, 2.0, 20)[:, None]
     np.testing.assert_allclose(fit.energy.force(x), -STIFF * x, atol=0.35)
     # The gauge: V has mean zero over all individuals.

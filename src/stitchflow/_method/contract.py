@@ -19,7 +19,7 @@ from stitchflow._html import table
 from stitchflow._measure.curve import Curve
 from stitchflow._method.flow import Flow
 from stitchflow._parts import PACKAGE
-from stitchflow._status import BadInput, BadInputType, Status
+from stitchflow._status import BadInput, BadInputType, NotAvailable, Status
 from stitchflow._training.checkpoint import Checkpoint
 from stitchflow._training.history import StageHistory
 from stitchflow._training.optimise import Optimum
@@ -90,7 +90,7 @@ class Fit:
     def _repr_html_(self) -> str:
         rows = [("ended", str(self.status)), ("took", f"{self.seconds:.1f} s, {self.steps} steps")]
         if self.energy is not None:
-            rows.append(("energy", f"{self.energy!r}, beta = {self.energy.beta:.4g}"))
+            rows.append(("energy", f"{self.energy!r}, {self._noise(self.energy)}"))
         for stage in self.history:
             where = f", {stage.name}" if len(self.history) > 1 else ""
             last = ((name, v[-1]) for name, v in stage.parts.items() if len(v))
@@ -111,7 +111,7 @@ class Fit:
         """A few lines for a terminal: method, status, energy and the last values of the loss."""
         lines = [f"{self.method.name}: {self.status} in {self.seconds:.1f} s"]
         if self.energy is not None:
-            lines.append(f"energy: {self.energy!r}, beta = {self.energy.beta:.4g}")
+            lines.append(f"energy: {self.energy!r}, {self._noise(self.energy)}")
         for stage in self.history:
             where = f"{stage.name}: " if len(self.history) > 1 else ""
             last = (f"{name} {v[-1]:.4g}" for name, v in stage.items() if name != "step")
@@ -119,6 +119,14 @@ class Fit:
         if self.data is not None:
             lines.append(f"data: {self.data!r}")
         return "\n".join(lines)
+
+    def _noise(self, energy: Energy) -> str:
+        """The coefficient of the entropy, with its standard error where the method has one."""
+        try:
+            error = f" ± {self.uncertainty.beta.sd:.2g}"
+        except NotAvailable:
+            error = ""
+        return f"beta = {energy.beta:.4g}{error}"
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
         """Write the fit to a directory, which `stitchflow.load` opens.
