@@ -236,10 +236,13 @@ def main() -> None:
     parser.add_argument("--rivals", action="store_true", help="other methods, one seed")
     parser.add_argument("--draw", action="store_true", help="only the tables")
     parser.add_argument("--tasks", help="some tasks, by name: a,b")
+    parser.add_argument("--methods", help="some methods, by name: a,b")
+    parser.add_argument("--cluster", type=int, default=os.cpu_count(), help="workers (0: none)")
     parser.add_argument("--seeds", type=int, help="how many seeds where data are simulated")
     chosen = parser.parse_args()
     keep_compilations()
     wanted = RIVALS if chosen.rivals else OURS
+    wanted = wanted if chosen.methods is None else tuple(chosen.methods.split(","))
     methods = [name for name in wanted if name in sf.METHODS]
     for name in sorted(set(wanted) - set(methods)):
         print(f"{name}: no such method in this version, left out")
@@ -248,7 +251,7 @@ def main() -> None:
     failures = []
     if not chosen.draw:
         todo = runs(tasks, methods, seeds)
-        failures = carry_out_all(todo, LINES, os.cpu_count() or 1, "identify")
+        failures = carry_out_all(todo, LINES, chosen.cluster or None, "identify")
     write(read_lines(LINES))
     print(f"wrote {PAGE}")
     for failure in failures:
