@@ -123,7 +123,7 @@ def table() -> str:
             cells.append(f"{np.mean(values):.3g}{spread}" if values else "-")
         lines.append(f"| {words} | " + " | ".join(cells) + " |")
     seeds = {line["seed"] for line in read_lines(LINES)}
-    return "\n".join(lines) + f"\n\nMeans and standard deviations over {len(seeds)} seeds."
+    return "\n".join(lines) + f"\n\nSeeds run so far: {len(seeds)} of {len(SEEDS)}."
 
 
 if __name__ == "__main__":
