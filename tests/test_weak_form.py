@@ -13,6 +13,7 @@ from stitchflow._weak_form.fitted import SplineSum
 from stitchflow._weak_form.moments import Gap, Moments, Window
 from stitchflow._weak_form.noise import lasting, unseen_pushes
 from stitchflow._weak_form.pair_push import Geometry, Neighbours, PairPush
+from stitchflow._weak_form.rest import at_rest
 
 STIFF, BETA = 2.0, 0.5
 
@@ -327,3 +328,34 @@ def test_unseen_individuals_add_the_variance_of_a_draw_without_replacement():
     found = unseen_pushes(moments, gap, tests.slopes(x), coefficients) / lasting(gap)
     ratio = np.trace(found) / np.trace(np.cov(drawn.T))
     assert 0.5 < ratio < 2.0
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_draws_of_one_distribution_tell_no_rate(dim):
+    """V / beta is told, and neither of the two: no interval may exclude half or twice of it."""
+    rng = np.random.default_rng(2)
+    data = sf.Snapshots.from_arrays([rng.normal(size=(300, dim)) for _ in range(5)], range(5))
+    assert at_rest(data)
+    fit = sf.fit(data, sf.WeakForm(), progress=False)
+    assert "nothing changed beyond chance" in fit.status.message
+    known, push = fit.uncertainty.beta, fit.uncertainty.force(np.ones((1, dim)))
+    assert known.sd > 2.0 * known.mean
+    assert (push.sd > 2.0 * np.abs(push.mean)).all()
+
+
+def test_change_and_the_same_individuals_are_no_rest(ou):
+    _, shuffled, times = ou
+    assert not at_rest(sf.Snapshots.from_arrays(shuffled, times))
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(300, 2))
+    again = [rng.permutation(x + 0.05 * rng.normal(size=x.shape)) for _ in range(5)]
+    assert not at_rest(sf.Snapshots.from_arrays(again, range(5)))
+
+
+def test_few_populations_at_rest_seem_to_change():
+    found = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        clouds = [rng.normal(size=(n, 2)) for n in (80, 40, 60)]
+        found.append(at_rest(sf.Snapshots.from_arrays(clouds, [0.0, 1.0, 2.0])))
+    assert sum(found) >= 54

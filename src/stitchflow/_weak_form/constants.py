@@ -75,3 +75,12 @@ LASTING = 1.0
 
 # A start for long gaps: individuals of each snapshot that are matched, and windows in each gap.
 MOST_LINES, LINE_WINDOWS = 300, 8
+
+# Rest: individuals and dimensions that are looked at, how often individuals are dealt out anew, and
+# the share of deals that have to differ more for chance to be an explanation. Three in a hundred
+# populations at rest are then taken for moving ones.
+REST_INDIVIDUALS, REST_DIMENSIONS, REST_DEALS, REST_CHANCE = 20_000, 10, 400, 0.01
+
+# The standard deviation of the logarithm of the common factor of V, W and beta at rest: it is known
+# to orders of magnitude only, from how far apart the snapshots are.
+UNKNOWN_FACTOR = 3.0

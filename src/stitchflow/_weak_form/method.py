@@ -41,6 +41,7 @@ from stitchflow._weak_form.fitted import BumpPotential, SplineInteraction, Splin
 from stitchflow._weak_form.moments import Moments, Window, gaps_of, straight_lines, windows
 from stitchflow._weak_form.noise import FollowedIndividuals, OtherIndividuals, SameIndividuals
 from stitchflow._weak_form.pair_push import PairPush
+from stitchflow._weak_form.rest import at_rest
 from stitchflow._weak_form.solve import Estimate, Priors, gauss_newton, prefers_same
 from stitchflow._weak_form.uncertainty import Uncertainty
 
@@ -147,7 +148,11 @@ class WeakForm(Method):
         problem = Problem.of(self, data)
         estimate, kind, history = problem.estimate()
         energy = problem.fitted(estimate, data.units)
-        flow = WeakFlow(self.name, energy, data, problem.uncertainty(estimate, data.units))
+        # A rate is seen by change, or by the noise of individuals that are known to be the same.
+        learned = problem.entropy is not None and problem.entropy.learn
+        rest = learned and at_rest(data)
+        known = problem.uncertainty(estimate, data.units)
+        flow = WeakFlow(self.name, energy, data, known.up_to_a_factor() if rest else known)
         message = f"{kind}; {estimate.rounds} rounds"
         if not estimate.converged:
             message += ", the last of which still moved the estimate"
@@ -157,6 +162,8 @@ class WeakForm(Method):
         if problem.entropy is not None:
             beta = flow.uncertainty.beta
             message += f"; beta = {beta.mean:.3g} +- {beta.sd:.1g}"
+        if rest:
+            message += "; nothing changed beyond chance, which tells V and W against beta, no size"
         return Fit(
             self,
             flow,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from stitchflow._data.units import Units
 from stitchflow._method.spread import Spread
 from stitchflow._status import BadInput
 from stitchflow._types import as_cloud, check_number
+from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import cubic
 from stitchflow._weak_form.carry import Drift
 
@@ -38,6 +39,11 @@ class Uncertainty:
     root: np.ndarray
     centre: np.ndarray
     units: Units
+
+    def up_to_a_factor(self) -> Uncertainty:
+        """The same where one factor of V, W and beta together is unknown, as at rest."""
+        together = constants.UNKNOWN_FACTOR * np.append(self.c, 1.0)
+        return replace(self, root=np.column_stack([self.root, together]))
 
     def _spread(self, rows: np.ndarray, part: slice, scale: float) -> Spread:
         """Mean and error of linear functions `rows` (..., f) of a part of the coefficients."""
