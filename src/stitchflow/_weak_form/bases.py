@@ -66,13 +66,24 @@ class Bumps:
         kept = self.widths >= min(than, self.widths.max())
         return Bumps(self.centres[kept], self.widths[kept])
 
-    def fewer(self, than: int) -> Bumps:
-        """The widest bumps, as far as there are not more functions than this."""
-        for width in np.unique(self.widths):
-            kept = self.widths >= width
-            if kept.sum() + self.powers <= than:
-                return Bumps(self.centres[kept], self.widths[kept])
-        return self.wider(float(self.widths.max()))
+    @staticmethod
+    def as_many(x: np.ndarray, most: int, narrowest: float = 0.0) -> Bumps:
+        """Bumps of one width near points, as narrow as allows no more than `most` functions.
+
+        Arguments:
+            x: points in internal units, (n, d).
+            most: the largest number of functions, powers included.
+            narrowest: the smallest width.
+        """
+        found = Bumps.for_points(x, (constants.WIDEST_TEST,), most)
+        if x.shape[1] > 2:
+            return found
+        for width in constants.WIDEST_TEST * constants.TEST_LADDER ** np.arange(1, 40):
+            finer = Bumps.for_points(x, (width,), most)
+            if finer.count > most or width < narrowest:
+                break
+            found = finer
+        return found
 
     @property
     def dim(self) -> int:
@@ -129,6 +140,23 @@ class Bumps:
         for axis in range(d):
             out[:, axis, self.powers :] = (x[:, axis, None] - self.centres[:, axis]) * bells
         return out
+
+    def gather(self, a: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Sums over points of covectors times the gradients of all functions, (p, f).
+
+        Arguments:
+            a: the covectors, (d, p, n).
+            x: the points, (n, d).
+        """
+        (i, j), d = self._pairs, self.dim
+        linear = np.stack([a[k].sum(axis=1) for k in range(d)], axis=1)
+        moments = np.stack([a[k] @ x for k in range(d)])  # (d, p, d)
+        products = (moments[i, :, j] + moments[j, :, i]).T
+        bells = self.bells(x) / self.widths**2
+        bumps = -sum(a[k] * x[:, k] for k in range(d)) @ bells
+        for k in range(d):
+            bumps += (a[k] @ bells) * self.centres[:, k]
+        return np.concatenate([linear, products, bumps], axis=1)
 
     def _curvature(self, c: np.ndarray) -> np.ndarray:
         """The constant Hessian of the powers."""

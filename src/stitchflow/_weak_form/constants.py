@@ -46,13 +46,12 @@ MISFIT = 2.5  # mean square of residuals beyond which the same individuals canno
 
 # Bases, in units of the data's length. The widths of the bumps of V by dimension (1, 2, 3 and
 # more): each halves the one before, and finer ones cost more than they explain.
-WIDTHS = {1: (1.0, 0.5, 0.25, 0.125), 2: (1.0, 0.5, 0.25), 3: (2.0, 1.0)}
+WIDTHS = {1: (2.0, 1.0, 0.5, 0.25, 0.125), 2: (2.0, 1.0, 0.5, 0.25), 3: (2.0, 1.0)}
 MOST_BUMPS = 600
 AVERAGES = 1 / 3  # averages per number of a snapshot
-# Where every snapshot is a draw of its own: averages per individual, and their largest number. The
-# noise of the design is squared in the equations, so that many averages pull beta down: to 0.36
-# for 0.5 with 60 of them, to 0.96 for 1 with 20.
-DRAWN_AVERAGES, MOST_DRAWN = 1 / 12, 25
+# Where every snapshot is a draw of its own: averages per individual, and how many of them per
+# dimension make the first estimate, whose noise then tells how narrow averages may be.
+DRAWN_AVERAGES, FIRST_DRAWN = 1 / 10, 12
 MOST_POINTS = 20_000  # individuals near which bumps are placed
 PAIR_WIDTHS = (0.6, 0.3)
 # A W that falls over more than about the width of the population cannot be told from V.
@@ -84,3 +83,25 @@ REST_INDIVIDUALS, REST_DIMENSIONS, REST_DEALS, REST_CHANCE = 20_000, 10, 400, 0.
 # The standard deviation of the logarithm of the common factor of V, W and beta at rest: it is known
 # to orders of magnitude only, from how far apart the snapshots are.
 UNKNOWN_FACTOR = 3.0
+
+# Mean square of residuals below which draws would fluctuate more: the same individuals are tried.
+TOO_QUIET = 0.5
+
+# The widest test functions for draws, and the factor from one width that is tried to the next.
+WIDEST_TEST, TEST_LADDER = 2.0, 0.9
+
+# The share of a direction's squared design that is kept at least where nearly all of it is error,
+# so that steps stay bounded.
+LEAST_SHARE = 0.3
+
+# Rounds after which the choice of averages is kept and strengths move by half of their way.
+FREE_ROUNDS = 4
+
+# Individuals of a window that are looked at.
+MOST_SEEN = 2500
+
+# The share of the covariance of carried individuals that is added to that of those who were seen.
+RARE = 0.25
+
+# The difference in the logarithm of a common factor by which volumes are compared.
+RAY_STEP = 0.1

@@ -33,6 +33,7 @@ class Equations:
     expected: float = 0.0
     rows: int = 0
     log_volume: float = 0.0
+    errors: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         f = self.count + 1
@@ -60,6 +61,28 @@ class Equations:
         self.expected += float(shares @ sizes)
         self.rows += len(y)
 
+    def subtract(self, by_residual: np.ndarray, by_design: np.ndarray, c: np.ndarray) -> None:
+        """Take away what errors are expected to contribute.
+
+        Directions in which the design is hardly more than its error are left without information.
+
+        Arguments:
+            by_residual: the expected product of the errors of design and residual, (f + 1,).
+            by_design: that of the design with itself, (f + 1, f + 1).
+            c: the coefficients at which the equations were made, (f,).
+        """
+        row, before = np.append(c, 0.0), self.squares.copy()
+        root = np.linalg.cholesky(before + constants.JITTER * np.diag(np.diag(before) + 1e-300))
+        half = solve_triangular(root, by_design, lower=True)
+        sizes, vectors = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
+        kept = root @ vectors * np.sqrt(np.clip(1.0 - sizes, constants.LEAST_SHARE, 1.0))
+        self.squares = kept @ kept.T
+        self.errors = root @ vectors * np.sqrt(np.clip(sizes, 0.0, 1.0))
+        slope = self.products - before @ row - by_residual
+        left = self.total - 2 * row @ self.products + row @ before @ row
+        self.products = slope + self.squares @ row
+        self.total = float(left + 2 * row @ self.products - row @ self.squares @ row)
+
 
 @dataclass(frozen=True)
 class Posterior:
@@ -72,6 +95,8 @@ class Posterior:
         precisions: the precision of each block.
         evidence: the logarithm of the probability of the data.
         known: how many numbers the data determine.
+        pulled: how far the prior has moved coefficients and log beta towards zero, (f + 1,).
+        cost: the sum of squares that the prior has charged for the coefficients.
     """
 
     mean: np.ndarray
@@ -80,10 +105,41 @@ class Posterior:
     precisions: np.ndarray
     evidence: float
     known: float
+    pulled: np.ndarray
+    cost: float
+
+
+def log_volume(equations: Equations, blocks: list[Block], precisions: np.ndarray) -> float:
+    """The logarithm of the volume of coefficients that explain the equations as well.
+
+    Arguments:
+        equations: the accumulated rows.
+        blocks: the prior.
+        precisions: the precision of each block.
+    """
+    factor = np.concatenate([block.factor for block in blocks], axis=1)
+    prior = np.repeat(precisions, [block.factor.shape[1] for block in blocks])
+    squares = factor.T @ equations.squares[:-1, :-1] @ factor
+    return -float(np.log(np.diag(_factored(squares, prior)[0])).sum())
+
+
+def _factored(squares: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, bool]:
+    """The Cholesky factor of squares plus prior; functions may be alike to within rounding."""
+    for power in range(0, 8, 2):
+        rounding = constants.ROUNDING * 10.0**power * np.diag(squares)
+        try:
+            return cho_factor(squares + np.diag(prior + rounding), lower=True)
+        except np.linalg.LinAlgError:
+            continue
+    raise np.linalg.LinAlgError("the equations have no unique solution")
 
 
 def solve(
-    equations: Equations, blocks: list[Block], learn_beta: bool, start: np.ndarray | None = None
+    equations: Equations,
+    blocks: list[Block],
+    learn_beta: bool,
+    start: np.ndarray | None = None,
+    fixed: bool = False,
 ) -> Posterior:
     """The most probable coefficients, with the strength of each block by evidence (MacKay).
 
@@ -92,6 +148,7 @@ def solve(
         blocks: the prior.
         learn_beta: whether beta is free.
         start: precisions to start from; None starts at one.
+        fixed: whether they stay as they are.
     """
     f, learned = equations.count, learn_beta
     factor = np.concatenate([block.factor for block in blocks], axis=1)
@@ -100,16 +157,16 @@ def solve(
     sums = lambda values: np.add.reduceat(values, ends - sizes)
     free = np.array([not block.flat for block in blocks])
     squares = factor.T @ equations.squares[:f, :f] @ factor
-    squares += constants.ROUNDING * np.diag(np.diag(squares))
     shared_squares = factor.T @ equations.shared_squares[:f, :f] @ factor
     beta_products, products = factor.T @ equations.squares[:f, f], factor.T @ equations.products[:f]
     share = equations.shares / max(equations.rows, 1)
-    alpha = np.where(free, 1.0, constants.FLAT) if start is None else start.copy()
+    alpha = np.where(free, 1.0, constants.FLAT) if start is None else start
     step, evidence, information = 0.0, -np.inf, constants.BETA_PRECISION
+    u, prior = np.zeros(len(beta_products)), np.repeat(alpha, sizes)
     for _ in range(constants.MOST_STRENGTHS):
         scale = 1.0 / (1.0 + share * np.expm1(step))
         prior = np.repeat(alpha, sizes)
-        whole = cho_factor(scale * squares + np.diag(prior), lower=True)
+        whole = _factored(scale * squares, prior)
         u = cho_solve(whole, scale * (products - step * beta_products))
         inverse = cho_solve(whole, np.eye(len(u)))
         known = sizes - alpha * sums(np.diag(inverse))
@@ -146,12 +203,21 @@ def solve(
             step += move
         if abs(evidence - before) < constants.SETTLED:
             break
-        found = known / np.maximum(sums(u * u), 1e-300)
-        alpha = np.where(free, np.clip(found, *constants.STRENGTHS), alpha)
+        if not fixed:
+            found = known / np.maximum(sums(u * u), 1e-300)
+            alpha = np.where(free, np.clip(found, *constants.STRENGTHS), alpha)
     root = np.zeros((f + 1, len(u) + 1))
     root[:f, :-1] = solve_triangular(whole[0], factor.T, lower=True).T
     if learned:
         # What is known about c depends on beta: c moves by this much with log beta.
         root[:f, -1] = -factor @ (inverse @ (scale * beta_products)) / np.sqrt(information)
         root[f, -1] = 1.0 / np.sqrt(information)
-    return Posterior(factor @ u, step, root, alpha, evidence, float(known.sum()))
+    if equations.errors is not None:
+        # Products of errors have no mean after the correction, but they still fluctuate (Bekker).
+        root = np.concatenate([root, root @ (root.T @ equations.errors)], axis=1)
+    slope, by_beta = prior * u, scale * beta_products
+    log_beta = -float(by_beta @ inverse @ slope) / information if learned else 0.0
+    pulled = np.append(factor @ (inverse @ (slope - by_beta * log_beta)), log_beta)
+    return Posterior(
+        factor @ u, step, root, alpha, evidence, float(known.sum()), pulled, float(slope @ u)
+    )

@@ -30,13 +30,24 @@ class Whitening:
     sizes: np.ndarray
 
     @staticmethod
-    def of(covariance: np.ndarray, sizes: np.ndarray) -> Whitening:
+    def of(covariance: np.ndarray, sizes: np.ndarray, before: Whitening | None = None) -> Whitening:
         """Choose the averages that fluctuate by themselves, the most uncertain one first.
 
         An average that others determine, or that hardly fluctuates compared with its `sizes`, has a
         covariance that the linearisation does not resolve; it is left out.
+
+        Arguments:
+            covariance: of all averages.
+            sizes: the usual size of each.
+            before: a whitening whose choice is kept, if it still can be; None chooses anew.
         """
         scaled = covariance / np.outer(sizes, sizes)
+        if before is not None:
+            kept = scaled[np.ix_(before.chosen, before.chosen)]
+            try:
+                return Whitening(np.linalg.cholesky(kept), before.chosen, sizes[before.chosen])
+            except np.linalg.LinAlgError:
+                pass
         root, order, rank, _ = dpstrf(scaled, tol=constants.INDEPENDENT, lower=1)
         chosen = order[:rank] - 1
         return Whitening(np.tril(root[:rank, :rank]), chosen, sizes[chosen])
@@ -45,6 +56,13 @@ class Whitening:
         """Averages (tests,) or (tests, m) as independent rows of unit variance."""
         sizes = self.sizes if values.ndim == 1 else self.sizes[:, None]
         return solve_triangular(self.root, values[self.chosen] / sizes, lower=True)
+
+    def transposed(self, values: np.ndarray, tests: int) -> np.ndarray:
+        """The transposed map, from rows (k, m) to averages (tests, m)."""
+        out = np.zeros((tests, values.shape[1]))
+        solved = solve_triangular(self.root, values, lower=True, trans=1)
+        out[self.chosen] = solved / self.sizes[:, None]
+        return out
 
     @property
     def log_volume(self) -> float:
@@ -65,6 +83,8 @@ class Observation:
         unseen: the covariance that individuals add who pushed others but were not seen, (r, r);
             None where everybody was seen.
         lasting: how many gaps share this error; `unseen` is as many times that of one gap.
+        shared: the errors that the residual and its design have in common; None where the design
+            has no error.
     """
 
     residual: np.ndarray
@@ -73,6 +93,7 @@ class Observation:
     before: np.ndarray | None = None
     unseen: np.ndarray | None = None
     lasting: float = 1.0
+    shared: SharedErrors | None = None
 
     @property
     def whole(self) -> np.ndarray:
@@ -80,10 +101,63 @@ class Observation:
         return self.covariance if self.unseen is None else self.covariance + self.unseen
 
 
+@dataclass(frozen=True)
+class SharedErrors:
+    r"""The errors that residuals and design share because the same draw makes both.
+
+    Where snapshot k is a draw, the residual r and the design D of its gap are averages over the
+    same individuals. Their errors are correlated, and so the products $D^\top\Omega^{-1}r$ and
+    $D^\top\Omega^{-1}D$ of least squares have expectations that pull beta and V towards zero and
+    make them look better known than they are. With $g_i$ and $\psi_i$ what individual i contributes
+    to D and to r, these expectations are
+
+    $$\sum_i w_i^2\, g_i^\top\Omega^{-1}\psi_i, \qquad
+      \sum_i w_i^2\, g_i^\top\Omega^{-1}g_i,$$
+
+    and they are subtracted, as a jackknife of instrumental variables does.
+
+    Arguments:
+        moments: the data.
+        gap: the gap.
+        carried: its individuals.
+    """
+
+    moments: Moments
+    gap: Gap
+    carried: Carried
+
+    def of_residual(self, inverse: np.ndarray, cross: np.ndarray | None) -> np.ndarray:
+        """What the product of design and residual is expected to be, (f + 1,).
+
+        Arguments:
+            inverse: the block of the inverse covariance that belongs to this gap, (tests, tests).
+            cross: the block of this gap and the one before, (tests, tests); None where the two are
+                independent.
+        """
+        tests, here = self.moments.tests, self.gap.here
+        values = 0.5 * (tests.values(self.carried.x[0]) + tests.values(self.carried.x[1]))
+        pulled = -(values - here.weights @ values) @ inverse
+        if cross is not None:
+            seen = self.moments.seen(here)
+            pulled += (seen - here.weights @ seen) @ cross.T
+        slopes = np.stack([tests.slopes(y) for y in self.carried.x])
+        along = np.einsum("kndp,np->knd", slopes, pulled)[..., None]
+        return self.carried.design(along, here.weights**2, np.arange(len(here.x)))[0]
+
+    def of_design(self) -> np.ndarray:
+        """A design with random signs: its square has the expectation of the second sum."""
+        here, rng = self.gap.here, np.random.default_rng((1, *self.gap.seed))
+        signs = rng.choice([-1.0, 1.0], len(here.x))
+        slopes = np.stack([self.moments.tests.slopes(y) for y in self.carried.x])
+        shares = here.weights * (signs - here.weights @ signs)
+        return self.carried.design(slopes, shares, np.arange(len(here.x)))
+
+
 class Noise(ABC):
     """A noise model: which residuals of a gap are compared, and how they fluctuate."""
 
     beta_is_noise: bool  # whether the covariance is proportional to beta, but for unseen pushes
+    shares_errors: bool = False  # whether residuals and design have errors in common
 
     @abstractmethod
     def observe(
@@ -94,16 +168,12 @@ class Noise(ABC):
 
 def _averages(moments: Moments, gap: Gap, carried: Carried) -> tuple[np.ndarray, ...]:
     """Residual and design of averages, and the tests and their slopes at carried individuals."""
-    tests, wide = moments.tests, moments.tests.count
-    slopes = [tests.slopes(y) for y in carried.x]
+    tests, n = moments.tests, len(gap.here.x)
+    slopes = np.stack([tests.slopes(y) for y in carried.x])
     values = 0.5 * (tests.values(carried.x[0]) + tests.values(carried.x[1]))
-    shares = 0.5 * gap.here.weights[:, None, None]
-    design = sum(
-        (slope * shares).reshape(-1, wide).T @ tangent.reshape(-1, tangent.shape[2])
-        for slope, tangent in zip(slopes, carried.tangent, strict=True)
-    )
+    design = carried.design(slopes, gap.here.weights, np.arange(n))
     residual = gap.there.weights @ moments.seen(gap.there) - gap.here.weights @ values
-    return residual, np.asarray(design), values, 0.5 * (slopes[0] + slopes[1])
+    return residual, design, values, slopes.mean(axis=0)
 
 
 def unseen_pushes(
@@ -164,6 +234,7 @@ class OtherIndividuals(Noise):
     """
 
     beta_is_noise = False
+    shares_errors = True
 
     def observe(
         self, moments: Moments, gap: Gap, carried: Carried, c: np.ndarray, beta: float
@@ -171,10 +242,16 @@ class OtherIndividuals(Noise):
         residual, design, values, slopes = _averages(moments, gap, carried)
         here, there = gap.here, gap.there
         after = moments.seen(there)
+        # Those who were carried are draws of the same distribution as those who were seen. Some of
+        # their covariance is added, because a place where nobody happened to be has none.
+        copies = [moments.tests.values(y) for y in carried.x]
+        rare = constants.RARE * 0.5 * here.effective / there.effective
         covariance = here.covariance(values, values) + there.covariance(after, after)
+        covariance += rare * sum(here.covariance(copy, copy) for copy in copies)
         before = -here.covariance(values, moments.seen(here)) if gap.follows else None
         unseen = unseen_pushes(moments, gap, slopes, c)
-        return Observation(residual, design, covariance, before, unseen, lasting(gap))
+        shared = SharedErrors(moments, gap, carried)
+        return Observation(residual, design, covariance, before, unseen, lasting(gap), shared)
 
 
 class FollowedIndividuals(Noise):
@@ -188,7 +265,7 @@ class FollowedIndividuals(Noise):
         _, i, j = np.intersect1d(gap.here.ids, gap.there.ids, return_indices=True)  # pyright: ignore
         roots = np.linalg.cholesky(beta * carried.spread[i])
         residual = gap.there.x[j] - 0.5 * (carried.x[0, i] + carried.x[1, i])
-        design = 0.5 * (carried.tangent[0, i] + carried.tangent[1, i])
+        design = carried.tangents(i)
         # Individuals are independent, so that they are whitened one by one and not as a matrix.
         residual = np.linalg.solve(roots, residual[:, :, None])[:, :, 0].ravel()
         design = np.linalg.solve(roots, design).reshape(len(residual), -1)
@@ -200,9 +277,10 @@ class Whitened:
 
     Arguments:
         observed: the observations.
+        like: a whitening whose choice of averages is kept; None chooses anew.
     """
 
-    def __init__(self, observed: list[Observation]):
+    def __init__(self, observed: list[Observation], like: Whitened | None = None):
         self.steps: list[tuple[Whitening | None, np.ndarray | None]] = []
         # The share of each row's variance that is not of unseen pushes, and its expected square.
         self.shares: list[np.ndarray] = []
@@ -212,7 +290,7 @@ class Whitened:
         # The usual size of each average over all gaps: one that nearly vanishes in some gap, as a
         # bump where nobody is, is left out there.
         sizes = np.sqrt(np.mean([np.diag(m) for m in matrices], axis=0) + 1e-300) if matrices else 0
-        for o in observed:
+        for k, o in enumerate(observed):
             if np.ndim(o.covariance) != 2:
                 self.steps.append((None, None))
                 self.log_volume += float(o.covariance)
@@ -224,7 +302,8 @@ class Whitened:
                 cross = (o.before[:, last.chosen] / last.sizes).T
                 carry_over = solve_triangular(last.root, cross, lower=True).T
                 covariance = covariance - carry_over @ carry_over.T
-            last = Whitening.of(covariance, np.asarray(sizes))
+            chosen = None if like is None else like.steps[k][0]
+            last = Whitening.of(covariance, np.asarray(sizes), chosen)
             self.steps.append((last, carry_over))
             self.log_volume += last.log_volume
             self.shares.append(np.ones(len(last.chosen)))
@@ -244,3 +323,24 @@ class Whitened:
                 value = value - carry_over @ out[-1]
             out.append(value if white is None else white(value))
         return out
+
+    def inverse_blocks(self, tests: int) -> list[tuple[np.ndarray, np.ndarray | None]]:
+        """The blocks of the inverse covariance: of every gap, and of it and the one before.
+
+        Arguments:
+            tests: the number of averages of a gap.
+        """
+        found: list[tuple[np.ndarray, np.ndarray | None]] = []
+        later = None  # the carry-over into the next gap, weighted by that gap's inverse
+        for white, carry_over in reversed(self.steps):
+            assert white is not None
+            middle = np.eye(len(white.chosen))
+            middle = middle if later is None else middle + later[0].T @ later[1]
+            half = white.transposed(middle, tests)
+            inverse = white.transposed(half.T, tests)
+            if found and later is not None:  # this gap's share of the cross block of the next one
+                cross = -white.transposed(later[1].T, tests).T
+                found[-1] = (found[-1][0], cross)
+            later = None if carry_over is None else (carry_over, inverse @ carry_over)
+            found.append((inverse, None))
+        return found[::-1]

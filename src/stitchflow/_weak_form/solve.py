@@ -10,7 +10,7 @@ from scipy.linalg import solve_triangular
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block
-from stitchflow._weak_form.evidence import Equations, Posterior, solve
+from stitchflow._weak_form.evidence import Equations, Posterior, log_volume, solve
 from stitchflow._weak_form.moments import Moments
 from stitchflow._weak_form.noise import (
     Noise,
@@ -34,6 +34,7 @@ class Estimate:
         rounds: how many rounds were made.
         converged: whether the last round moved the estimate by less than its error.
         misfit: the mean square of the whitened residuals, which is one where the model holds.
+        rows: the number of these residuals.
     """
 
     c: np.ndarray
@@ -43,6 +44,13 @@ class Estimate:
     rounds: int = 0
     converged: bool = False
     misfit: float = np.nan
+    rows: int = 0
+
+    @property
+    def quiet(self) -> float:
+        """The mean square of the whitened residuals for each number the data do not determine."""
+        known = 0.0 if self.posterior is None else self.posterior.known
+        return self.misfit * self.rows / max(self.rows - known, 1.0)
 
 
 Priors = dict[float, list[Block]]  # by the range of pair terms, shortest first
@@ -61,6 +69,7 @@ def gauss_newton(
 
     A round carries the individuals, linearises, and solves for coefficients, strengths and beta. It
     is undone by halves where the squared residuals, measured as in the round before, have grown.
+    Where residuals and design share errors, further rounds remove what these errors contribute.
 
     Arguments:
         moments: the data.
@@ -71,14 +80,83 @@ def gauss_newton(
         most: the largest number of rounds.
         tell: is given the estimate after every round.
     """
-    now, last, halves = start, None, 0
-    for count in range(1, most + 1):
+    found, white = _rounds(moments, noise, priors, start, learn_beta, most, tell)
+    if not noise.shares_errors or not found.misfit < constants.MISFIT:
+        return found
+    # The strengths are those of plain least squares, whose residuals have an evidence.
+    assert found.posterior is not None
+    kept = {found.span: priors[found.span]}
+    better, _ = _rounds(moments, noise, kept, found, learn_beta, most, tell, white)
+    found = better if better.misfit < constants.MISFIT else found
+    return rescaled(moments, noise, found, priors[found.span], white) if learn_beta else found
+
+
+def rescaled(
+    moments: Moments, noise: Noise, found: Estimate, blocks: list[Block], white: Whitened | None
+) -> Estimate:
+    r"""The estimate without the pull of the prior on the common size of V and beta.
+
+    Near equilibrium the data tell V / beta well and the common factor s of V and beta badly. The
+    most probable coefficients are then too small: a prior that charges for their squares pulls s
+    down. But the larger s is, the more coefficients explain the data as well, and by their volume
+    $|H(s)|^{-1/2}$ the two balance. The share of the prior's pull that is taken back is
+
+    $$-\tfrac12\,\partial_{\log s}\log|H| \,/\, u^\top A u,$$
+
+    with $u^\top A u$ what the prior charges. It is one at rest, and zero where nothing depends on a
+    common factor.
+
+    Arguments:
+        moments: the data.
+        noise: how residuals fluctuate.
+        found: the estimate.
+        blocks: its prior.
+        white: a whitening whose choice of averages is kept.
+    """
+    assert found.posterior is not None
+    volumes = []
+    for step in (constants.RAY_STEP, -constants.RAY_STEP):
+        moved = replace(found, c=found.c * np.exp(step), beta=found.beta * np.exp(step))
+        observed = _observe(moments, noise, moved)
+        if observed is None:
+            return found
+        own = Whitened(observed, white)
+        equations = Equations(moments.drift.count)
+        for a in own([o.design for o in observed]):
+            nothing = np.zeros(len(a))
+            equations.add(a, nothing, nothing, nothing)
+        volumes.append(log_volume(equations, blocks, found.posterior.precisions))
+    gain = (volumes[0] - volumes[1]) / (2.0 * constants.RAY_STEP)
+    posterior = found.posterior
+    share = float(np.clip(gain / max(posterior.cost, 1e-300), 0.0, 1.0))
+    c, log_beta = posterior.pulled[:-1], float(posterior.pulled[-1])
+    return replace(found, c=found.c + share * c, beta=found.beta * float(np.exp(share * log_beta)))
+
+
+def _rounds(
+    moments: Moments,
+    noise: Noise,
+    priors: Priors,
+    start: Estimate,
+    learn_beta: bool,
+    most: int,
+    tell: Callable[[Estimate], None],
+    white: Whitened | None = None,
+) -> tuple[Estimate, Whitened | None]:
+    """Rounds of least squares, and how residuals were whitened in the last of them.
+
+    With a `white` of earlier rounds, its choice of averages and their strengths are kept and the
+    equations are corrected for shared errors.
+    """
+    now, last, halves, corrected = start, None, 0, white is not None
+    strengths: dict[float, np.ndarray] = {}
+    if corrected and start.posterior is not None:
+        strengths = {start.span: start.posterior.precisions}
+    for count in range(start.rounds + 1, start.rounds + most + 1):
         observed = _observe(moments, noise, now)
         if last is not None and not last.improved(observed):
             halves += 1
-            if (
-                halves > constants.MOST_HALVES
-            ):  # no part of the step helps: this is the best there is
+            if halves > constants.MOST_HALVES:  # no part of the step helps: this is the best
                 now = replace(now, c=last.c, beta=last.beta, converged=False)
                 break
             middle = float(np.sqrt(now.beta * last.beta))
@@ -87,7 +165,8 @@ def gauss_newton(
         if observed is None:
             break
         halves = 0
-        white = Whitened(observed)
+        settled = corrected or count - start.rounds > constants.FREE_ROUNDS
+        white = Whitened(observed, white if settled else None)
         residuals = white([o.residual for o in observed])
         designs = white([o.design for o in observed])
         equations = Equations(moments.drift.count)
@@ -95,24 +174,61 @@ def gauss_newton(
             shares = white.shares[k] * float(noise.beta_is_noise)
             equations.add(a, r + a[:, :-1] @ now.c, shares, white.sizes[k])
         equations.log_volume = white.log_volume
-        span, posterior = shortest(equations, priors, learn_beta)
+        if corrected:
+            equations.subtract(*shared_errors(observed, white), now.c)
+        span, posterior = shortest(equations, priors, learn_beta, strengths, corrected)
+        if settled and not corrected and span in strengths:
+            # Linearisations of neighbouring rounds differ in which widths they ask for.
+            middle = np.sqrt(posterior.precisions * strengths[span])
+            posterior = solve(equations, priors[span], learn_beta, middle, fixed=True)
+        strengths = {**strengths, span: posterior.precisions}
         size = sum(float(r @ r) for r in residuals)
         last = _Round(now.c, now.beta, white, size, size / max(equations.rows, 1), posterior.known)
         moved = sum(float(((a[:, :-1] @ (posterior.mean - now.c)) ** 2).sum()) for a in designs)
         error = float(np.sqrt((posterior.root[-1] ** 2).sum()))
         still = moved < constants.STILL * max(posterior.known, 1.0)
         still = still and abs(posterior.step) <= np.sqrt(constants.STILL) * max(error, 1e-3)
-        beta = now.beta * float(np.exp(posterior.step))
         now = Estimate(
-            posterior.mean, beta, posterior, span, count, still, size / max(equations.rows, 1)
+            posterior.mean,
+            now.beta * float(np.exp(posterior.step)),
+            posterior,
+            span,
+            count,
+            still,
+            size / max(equations.rows, 1),
+            equations.rows,
         )
         tell(now)
         if still:
             break
-    return now
+    return now, white
 
 
-def shortest(equations: Equations, priors: Priors, learn_beta: bool) -> tuple[float, Posterior]:
+def shared_errors(observed: list[Observation], white: Whitened) -> tuple[np.ndarray, np.ndarray]:
+    """The expected products of errors: of design and residual (f + 1,), of the design with itself.
+
+    Arguments:
+        observed: the observations of all gaps.
+        white: their whitening.
+    """
+    size = observed[0].design.shape[1]
+    by_residual, by_design = np.zeros(size), np.zeros((size, size))
+    blocks = white.inverse_blocks(len(observed[0].residual))
+    for o, (inverse, cross) in zip(observed, blocks, strict=True):
+        assert o.shared is not None
+        by_residual += o.shared.of_residual(inverse, cross)
+        rough = o.shared.of_design()
+        by_design += rough.T @ inverse @ rough
+    return by_residual, by_design
+
+
+def shortest(
+    equations: Equations,
+    priors: Priors,
+    learn_beta: bool,
+    strengths: dict[float, np.ndarray],
+    fixed: bool,
+) -> tuple[float, Posterior]:
     """The shortest range of pair terms whose evidence is within three nats of the best.
 
     Evidence hardly depends on a range beyond the true one, because V takes over what W loses. The
@@ -122,8 +238,13 @@ def shortest(equations: Equations, priors: Priors, learn_beta: bool) -> tuple[fl
         equations: the rows.
         priors: the prior for every range, shortest first.
         learn_beta: whether beta is free.
+        strengths: the precisions of the blocks to start from, for each range that has them.
+        fixed: whether they stay as they are.
     """
-    found = {span: solve(equations, blocks, learn_beta) for span, blocks in priors.items()}
+    found = {
+        span: solve(equations, blocks, learn_beta, strengths.get(span), fixed)
+        for span, blocks in priors.items()
+    }
     best = max(posterior.evidence for posterior in found.values())
     for span, posterior in found.items():
         if posterior.evidence >= best - constants.NATS:
@@ -168,10 +289,7 @@ def _observe(moments: Moments, noise: Noise, now: Estimate) -> list[Observation]
     found = []
     with np.errstate(all="ignore"):
         for gap, carried in moments.carried(now.c, now.beta):
-            if (
-                not (np.abs(carried.x) < constants.FAR).all()
-                or not np.isfinite(carried.tangent).all()
-            ):
+            if not carried.finite:
                 return None
             found.append(noise.observe(moments, gap, carried, now.c, now.beta))
     return found
