@@ -17,6 +17,7 @@ from stitchflow import (
     Interaction,
     Potential,
     Trapezoid,
+    VectorField,
     VectorKernel,
     VelocityResidual,
     WeakResidual,
@@ -274,6 +275,19 @@ def test_centred_populations_cannot_tell_a_bowl_from_a_repulsion(x64):
     assert abs(cloud_too - cloud) > 0.05 * cloud
 
 
+def test_nobody_is_paired_with_oneself(x64):
+    """A kernel that gives everybody the velocity 1 / n gives 1 - 1 / n from the n - 1 others."""
+    clouds, times = quantiles(5, 4)
+    curve = Curve(jnp.asarray(np.stack(clouds)), jnp.zeros(5), jnp.zeros(()), tuple(times))
+    known = [VectorKernel(lambda z: jnp.ones(1)), VectorField(lambda x: 0.8 * jnp.ones(1))]
+    for of in (
+        lambda energy: WeakResidual(Trapezoid()).on_clouds(clouds, times, energy),
+        lambda energy: WeakResidual(alpha=0.5)(curve, energy, jax.random.key(0)),
+    ):
+        pairs, alone = (float(of(Energy.known(term, 1))) for term in known)
+        assert pairs == pytest.approx(alone, rel=1e-9)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_gradients_of_networks_are_slopes(x64, alpha):
     """Of every array of the energy: the slope along a random direction, by central differences."""
@@ -320,6 +334,22 @@ def test_what_averages_cannot_tell_is_refused():
         action(clouds, [0.0, 2.0, 1.0], ou_energy())
     with pytest.raises(sf.BadInput, match="got 3 and 2"):
         action(clouds, [0.0, 2.0], ou_energy())
+
+
+@pytest.mark.parametrize(("n", "dim"), [(1, 1), (3, 12)])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_few_particles_and_many_dimensions_have_finite_gradients(n, dim, alpha):
+    x = np.random.default_rng(0).normal(size=(4, n, dim))
+    x[1] = x[0]  # a gap without motion
+    times = (0.0, 0.2, 0.5, 1.0)
+    curve = Curve(jnp.asarray(x, float), jnp.zeros(n), jnp.asarray(-1.0), times)
+    terms = Potential(hidden=(4,)) + Entropy(0.1) + Interaction(hidden=(4,))
+    model = curve, terms.init(np.eye(5, dim), Units.identity(dim), jax.random.key(0))
+    residual = WeakResidual(alpha=alpha)
+    step = jax.jit(jax.value_and_grad(lambda m: residual(*m, jax.random.key(0))))
+    value, slopes = step(model)
+    assert np.isfinite(float(value))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
 
 
 def test_settings_are_checked_and_are_no_parameters():

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from stitchflow._measure.curve import CLOSEST
 from stitchflow._types import Scalar
 
 # The slowest and the fastest waves, in radians per spread of the cloud. The slow ones are
@@ -26,6 +27,10 @@ FEW = 5
 # Combinations of tests whose gradients are smaller than this share of those of single tests do not
 # count: they are differences of nearly equal numbers.
 DEPENDENT = 1e-3
+
+# The least mean square of a test's slope, as a share of the largest: a single point may lie where a
+# test is flat.
+FLAT = 1e-6
 
 # The narrowest dimension that tests resolve, as a share of the widest.
 NARROWEST = 1e-3
@@ -65,7 +70,7 @@ class Waves(eqx.Module):
         vectors, phases = wave_vectors(x.shape[1], number)
         centre = weights @ x
         spread = jnp.sqrt(weights @ (x - centre[None, :]) ** 2 + blur.mean(axis=0))
-        spread = jnp.maximum(spread, NARROWEST * spread.max() + jnp.finfo(x.dtype).tiny)
+        spread = jnp.maximum(spread, jnp.maximum(NARROWEST * spread.max(), CLOSEST))
         frequencies = jnp.asarray(vectors, x.dtype) / spread[:, None]
         return Waves(centre, frequencies, jnp.asarray(phases, x.dtype))
 
@@ -117,12 +122,31 @@ class Waves(eqx.Module):
           - e^{-|h(\omega_a+\omega_b)|^2/2}\cos(\alpha+\beta)\bigr)$$
         """
         angles, w = self.angles(x), self.frequencies
-        height = lambda v: jnp.exp(-0.5 * jnp.einsum("gd,dab->gab", blur, v**2))
-        apart, together = height(w[:, :, None] - w[:, None, :]), height(w[:, :, None] + w[:, None])
+        # |h(a - b)|^2 = |ha|^2 + |hb|^2 - 2 ha.hb
+        mixed, alone = (blur[:, None, :] * w.T[None]) @ w, 0.5 * blur @ w**2
+        alone = alone[:, :, None] + alone[:, None, :]
+        apart, together = jnp.exp(mixed - alone), jnp.exp(-mixed - alone)
         cosines, sines = jnp.cos(angles), jnp.sin(angles)
-        both = lambda u, heights: _weighted(u, weights, heights)
-        less, more = both(cosines, apart - together), both(sines, apart + together)
-        return 0.5 * (less + more) * (w.T @ w)
+        products = _weighted(cosines, weights, apart - together)
+        products += _weighted(sines, weights, apart + together)
+        return 0.5 * products * (w.T @ w)
+
+    def product(
+        self, one: Float[Array, " a"], other: Float[Array, " a"], metric: Float[Array, "a a"]
+    ) -> Scalar:
+        r"""$r^T G^{-1} r'$: the product of two fields, projected on the gradients of the tests.
+
+        Arguments:
+            one: r, the averages $\langle\nabla\eta_a\cdot u\rangle$ of a field u.
+            other: r', those of another field.
+            metric: G, the products of the gradients.
+        """
+        metric = jax.lax.stop_gradient(metric)
+        sizes = jnp.sqrt(jnp.diag(metric) + FLAT * (self.frequencies**2).sum(axis=0))
+        scaled = metric / (sizes[:, None] * sizes[None, :])
+        scaled = scaled + DEPENDENT * jnp.eye(len(sizes), dtype=metric.dtype)
+        root = jax.scipy.linalg.cho_factor(scaled, lower=True)
+        return (one / sizes) @ jax.scipy.linalg.cho_solve(root, other / sizes)
 
 
 def _weighted(
@@ -132,20 +156,6 @@ def _weighted(
     if heights.shape[0] == 1:
         return (u * weights[:, None]).T @ u * heights[0]
     return jnp.einsum("n,na,nb,nab->ab", weights, u, u, heights)
-
-
-def projected(
-    first: Float[Array, " a"], second: Float[Array, " a"], metric: Float[Array, "a a"]
-) -> Scalar:
-    r"""$r_1^T G^{-1} r_2$, the product of two fields that are known by $r_a = \langle\nabla\eta_a
-    \cdot u\rangle$, projected on the gradients of the tests whose products are G (`metric`).
-    """
-    metric = jax.lax.stop_gradient(metric)
-    sizes = jnp.sqrt(jnp.diag(metric) + jnp.finfo(metric.dtype).tiny)
-    scaled = metric / (sizes[:, None] * sizes[None, :])
-    scaled = scaled + DEPENDENT * jnp.eye(len(sizes), dtype=metric.dtype)
-    root = jax.scipy.linalg.cho_factor(scaled, lower=True)
-    return (first / sizes) @ jax.scipy.linalg.cho_solve(root, second / sizes)
 
 
 @lru_cache(maxsize=64)

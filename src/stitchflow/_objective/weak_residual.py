@@ -22,7 +22,7 @@ from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import Cloud, Field
 from stitchflow._objective.intervals import Intervals, Midpoint, Scheme
 from stitchflow._objective.residual import Residual
-from stitchflow._objective.waves import Waves, projected
+from stitchflow._objective.waves import Waves
 from stitchflow._objective.weak_action import Seen, at_ends, drift_of
 from stitchflow._status import BadInputType
 from stitchflow._stitching import defaults
@@ -41,8 +41,8 @@ class WeakResidual(Residual):
 
     and the residual is $\int r^T G^{-1} r\,dt$ with $G_{ab} =
     \langle\nabla\eta_a\cdot\nabla\eta_b\rangle$. This is the velocity residual of the part of u
-    that is a combination of gradients of tests: it has the same unit, is never larger than
-    $\int E|u|^2\,dt$, and equals it where the tests can describe u. The entropy is integrated by
+    that is a combination of gradients of tests: it has the same unit, under the kernel density it
+    is up to quadrature not larger, and it is as large where the tests can describe u. The entropy is integrated by
     parts, so that neither the density nor its score is needed; other terms that read the density
     are refused. Motion that changes no density does not enter.
 
@@ -164,9 +164,8 @@ class WeakResidual(Residual):
         scheme, drift, seen = at_ends(self.scheme), drift_of(energy), Seen.of(clouds, times, energy)
         sharp = jnp.zeros((1, seen.x.shape[2]), seen.x.dtype)
         left, right = seen.ends
-        both = lambda a, b: jnp.concatenate([a, b], axis=1)
-        around = jax.vmap(lambda x, w: Waves.around(x, w, sharp, self.tests))
-        waves = around(both(left.x, right.x), 0.5 * both(left.cloud.weights, right.cloud.weights))
+        parts = (left.x, left.cloud.weights, right.x, right.cloud.weights)
+        waves = around_both(*parts, sharp, self.tests)
         slopes = drift.gradient(seen.x, seen.times, seen.cloud, Field())
         ends = {0.0: (left, slopes[:-1]), 1.0: (right, slopes[1:])}
 
@@ -181,7 +180,7 @@ class WeakResidual(Residual):
         means = [jax.vmap(Waves.mean)(waves, end.x, end.cloud.weights) for end in (left, right)]
         pushed, metric = scheme.average(moved)
         defects = (means[1] - means[0]) / seen.steps[:, None] + pushed
-        total = seen.steps @ jax.vmap(projected)(defects, defects, metric)
+        total = seen.steps @ jax.vmap(Waves.product)(waves, defects, defects, metric)
         return total * ready(energy.units).energy
 
 
@@ -203,10 +202,10 @@ class Stations(eqx.Module):
 
     @staticmethod
     def of(intervals: Intervals, blur: Array, tests: int) -> Stations:
-        """`tests` waves and the long ones around the middle of each interval."""
+        """`tests` waves and the long ones around both ends of each interval."""
         weights, blur = intervals.weights, blur.astype(intervals.left.dtype)
-        around = lambda x, w: Waves.around(x, w, blur, tests)
-        return Stations(intervals, weights, blur, jax.vmap(around)(intervals.at(0.5)[1], weights))
+        waves = around_both(intervals.left, weights, intervals.right, weights, blur, tests)
+        return Stations(intervals, weights, blur, waves)
 
     def known(self, scheme: Scheme, energy: Energy) -> Float[Array, "i a"]:
         r"""$\Delta\langle\eta\rangle/\Delta t - \beta\,\langle\Delta\eta\rangle$, exactly."""
@@ -242,4 +241,18 @@ class Stations(eqx.Module):
         """The integral over time of the projected product of two defects."""
         metric = jax.vmap(lambda f, x, w: f.metric(x, w, self.blur))
         metrics = metric(self.waves, self.intervals.at(0.5)[1], self.weights)
-        return self.intervals.duration @ jax.vmap(projected)(one, other, metrics)
+        return self.intervals.duration @ jax.vmap(Waves.product)(self.waves, one, other, metrics)
+
+
+def around_both(
+    left: Float[Array, "i n d"],
+    left_weights: Float[Array, "i n"],
+    right: Float[Array, "i n d"],
+    right_weights: Float[Array, "i n"],
+    blur: Float[Array, "g d"],
+    tests: int,
+) -> Waves:
+    """The tests of each gap; clouds at both ends make them longer than the motion between."""
+    x = jnp.concatenate([left, right], axis=1)
+    weights = 0.5 * jnp.concatenate([left_weights, right_weights], axis=1)
+    return jax.vmap(lambda y, w: Waves.around(y, w, blur, tests))(x, weights)
