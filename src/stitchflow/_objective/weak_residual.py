@@ -42,9 +42,9 @@ class WeakResidual(Residual):
     and the residual is $\int r^T G^{-1} r\,dt$ with $G_{ab} =
     \langle\nabla\eta_a\cdot\nabla\eta_b\rangle$. This is the velocity residual of the part of u
     that is a combination of gradients of tests: it has the same unit, under the kernel density it
-    is up to quadrature not larger, and it is as large where the tests can describe u. The entropy is integrated by
-    parts, so that neither the density nor its score is needed; other terms that read the density
-    are refused. Motion that changes no density does not enter.
+    is up to quadrature not larger, and it is as large where the tests can describe u. The entropy
+    is integrated by parts, so that neither the density nor its score is needed; other terms that
+    read the density are refused. Motion that changes no density does not enter.
 
     Tests are waves whose lengths suit the cloud of each interval: long ones, which are coordinates
     and products of two, and shorter ones, the shortest of which has a radian in a third of the
