@@ -71,6 +71,7 @@ from stitchflow._objective.intervals import Midpoint as Midpoint
 from stitchflow._objective.intervals import Trapezoid as Trapezoid
 from stitchflow._objective.residual import Residual as Residual
 from stitchflow._objective.residual import VelocityResidual as VelocityResidual
+from stitchflow._objective.weak_residual import WeakResidual as WeakResidual
 from stitchflow._status import BadInput as BadInput
 from stitchflow._status import DataWarning as DataWarning
 from stitchflow._status import ExtrapolationWarning as ExtrapolationWarning
