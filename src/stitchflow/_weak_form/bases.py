@@ -30,6 +30,12 @@ class Block:
     factor: np.ndarray
     flat: bool = False
 
+    def placed(self, first: int, size: int, name: str = "") -> Block:
+        """This block where its coefficients are some of all `size`, from the `first` on."""
+        factor = np.zeros((size, self.factor.shape[1]))
+        factor[first : first + len(self.factor)] = self.factor
+        return Block(name + self.name, factor, self.flat)
+
 
 @dataclass(frozen=True)
 class Bumps:

@@ -6,104 +6,15 @@ against the test function carried back in time (Dynkin's formula), so that no de
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from stitchflow._weak_form import constants
-from stitchflow._weak_form.bases import Bumps
-from stitchflow._weak_form.pair_push import Geometry, Neighbours, PairPush
-
-
-@dataclass(frozen=True)
-class Drift:
-    """What moves individuals, up to coefficients: a potential that may vary in time, and pairs.
-
-    Arguments:
-        bumps: the functions of V; None without a potential.
-        powers: the number of powers of time that multiply each of them.
-        pairs: the pushes of pairs.
-    """
-
-    bumps: Bumps | None
-    powers: int
-    pairs: tuple[PairPush, ...]
-
-    @property
-    def count(self) -> int:
-        """The number of coefficients."""
-        own = 0 if self.bumps is None else self.bumps.count * self.powers
-        return own + sum(push.splines.count for push in self.pairs)
-
-    def waves(self, t: float) -> np.ndarray:
-        """The Legendre polynomials of time that multiply the functions of V; t is in [0, 1]."""
-        return np.polynomial.legendre.legvander(np.atleast_1d(2.0 * t - 1.0), self.powers - 1)[0]
-
-    def parts(self, c: np.ndarray, t: float) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The coefficients of V at a time, and those of each pair push."""
-        own = 0 if self.bumps is None else self.bumps.count * self.powers
-        ends = own + np.cumsum([push.splines.count for push in self.pairs], dtype=int)
-        pieces = [c[e - p.splines.count : e] for e, p in zip(ends, self.pairs, strict=True)]
-        return self.waves(t) @ c[:own].reshape(self.powers, -1), pieces
-
-    def slope(self, x: np.ndarray, t: float, c: np.ndarray, near: Neighbours | None) -> np.ndarray:
-        """Minus the drift of several copies of the individuals, (copies, n, d)."""
-        own, pieces = self.parts(c, t)
-        flat = x.reshape(-1, x.shape[2])
-        out = np.zeros_like(flat) if self.bumps is None else self.bumps.slope(flat, own)
-        out = out.reshape(x.shape)
-        for k, place in self._populations(x, near):
-            for push, piece in zip(self.pairs, pieces, strict=True):
-                out[k] += push.push(place, piece)
-        return out
-
-    def look(
-        self, x: np.ndarray, t: float, c: np.ndarray, near: Neighbours | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`slope`, and its derivatives by the individual's own place and by the coefficients.
-
-        Their shapes are (copies, n, d), (copies, n, d, d) and (copies, n, d, f).
-        """
-        own, pieces = self.parts(c, t)
-        d, first = x.shape[2], 0
-        slope, bent = np.zeros(x.shape), np.zeros((*x.shape, d))
-        features = np.zeros((*x.shape, self.count))
-        if self.bumps is not None:
-            flat = x.reshape(-1, d)
-            bells = self.bumps.bells(flat)
-            slope += self.bumps.slope(flat, own, bells).reshape(slope.shape)
-            bent += self.bumps.hessian(flat, own, bells).reshape(bent.shape)
-            slopes = self.bumps.slopes(flat, bells).reshape(*x.shape, -1)
-            for wave in self.waves(t):
-                features[..., first : first + self.bumps.count] = slopes * wave
-                first += self.bumps.count
-        for k, place in self._populations(x, near):
-            here = first
-            for push, piece in zip(self.pairs, pieces, strict=True):
-                slope[k] += push.push(place, piece)
-                bent[k] += push.jacobian(place, piece)
-                features[k, ..., here : here + len(piece)] = push.features(place)
-                here += len(piece)
-        return slope, bent, features
-
-    def _populations(
-        self, x: np.ndarray, near: Neighbours | None
-    ) -> Iterator[tuple[int | slice, Geometry]]:
-        """The copies and the geometry of the population that acts on them.
-
-        Where copies lie close together compared with the splines, one population stands for all:
-        the difference is of second order in the noise, and of none on average over two copies.
-        """
-        if near is None or not self.pairs:
-            return
-        fine = constants.ONE_POPULATION * min(push.splines.step for push in self.pairs)
-        if len(x) > 1 and np.abs(x - x.mean(axis=0)).mean() < fine:
-            yield slice(None), Geometry.at(near, x.mean(axis=0))
-            return
-        for k in range(len(x)):
-            yield k, Geometry.at(near, x[k])
+from stitchflow._weak_form.drift import Drift as Drift
+from stitchflow._weak_form.growing import Gain
+from stitchflow._weak_form.neighbours import Neighbours
 
 
 @dataclass(frozen=True)
@@ -116,12 +27,14 @@ class Carried:
             logarithm of beta, (2, n, d, f + 1).
         spread: the covariance of an individual's place for beta = 1, to first order, (n, d, d).
         steps: how many steps the steepness that was met asks for.
+        gain: how much individuals have multiplied; None where they do not.
     """
 
     x: np.ndarray
     tangent: np.ndarray
     spread: np.ndarray
     steps: int
+    gain: Gain | None = None
 
 
 def steps_for(curvature: np.ndarray, gap: float) -> int:
@@ -148,8 +61,8 @@ def carry(
     """Individuals after a gap, by midpoint steps between halves of the noise.
 
     Arguments:
-        drift: the functions of the energy.
-        c: their coefficients.
+        drift: what moves individuals, and how they multiply.
+        c: the coefficients.
         beta: the noise.
         x: the individuals at the start, (n, d).
         start: the time of the start, in [0, 1].
@@ -163,6 +76,7 @@ def carry(
     signs = np.array([1.0, -1.0])[:, None, None]
     y, tangent, spread = np.stack([x, x]), np.zeros((2, n, d, f + 1)), np.zeros((2, n, d, d))
     needed = 1
+    gain = None if drift.growth is None else Gain(drift.growth, c, (2, n))
     for s in range(steps + 1):
         kick = signs * np.sqrt(2.0 * beta) * kicks[s]
         # The ends have half a step each.
@@ -177,13 +91,16 @@ def carry(
         y, bent = y - h * slope, h * bent
         moved = np.eye(d) - bent + 0.5 * bent @ bent
         pushed = (h * np.eye(d) - 0.5 * h * bent) @ features
+        before = None if gain is None else tangent.copy()
         if s > 0:
             tangent = moved @ tangent
         else:  # only the noise has moved individuals so far
             tangent[..., -1:] = moved @ tangent[..., -1:]
         tangent[..., :-1] -= pushed
         spread = moved @ spread @ moved.swapaxes(-1, -2)
-    return Carried(y, tangent, spread.mean(axis=0), needed)
+        if gain is not None and before is not None:
+            gain.add(h, middle, 0.5 * (before + tangent))
+    return Carried(y, tangent, spread.mean(axis=0), needed, gain)
 
 
 def _kicks(rng: np.random.Generator, n: int, d: int, steps: int) -> np.ndarray:

@@ -84,3 +84,14 @@ REST_INDIVIDUALS, REST_DIMENSIONS, REST_DEALS, REST_CHANCE = 20_000, 10, 400, 0.
 # The standard deviation of the logarithm of the common factor of V, W and beta at rest: it is known
 # to orders of magnitude only, from how far apart the snapshots are.
 UNKNOWN_FACTOR = 3.0
+
+# A field that turns: its narrowest bumps in the plane, and the number of its bumps in space.
+TURNING_FINEST, TURNING_BUMPS = 0.5, 60
+
+# Bumps of the growth rate, all of the largest width of V: growth changes slowly in space.
+GROWTH_BUMPS = 60
+
+# A W that is not radial, by dimension: the factor of the widths, the number of bumps, and how far
+# they go, in ranges of the longest envelope. Pairs are summed in parts of bounded memory.
+DISPLACEMENT_WIDER = {1: 1.0, 2: 1.0, 3: 2.0}
+MOST_DISPLACEMENT_BUMPS, DISPLACEMENT_REACH, PAIRS_AT_ONCE = 200, 2.0, 20_000

@@ -11,6 +11,8 @@ from scipy.linalg.lapack import dpstrf  # pyright: ignore
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.carry import Carried
+from stitchflow._weak_form.drift import PairPart
+from stitchflow._weak_form.growing import grown_averages
 from stitchflow._weak_form.moments import Gap, Moments
 from stitchflow._weak_form.pair_push import Geometry
 
@@ -95,6 +97,11 @@ class Noise(ABC):
 def _averages(moments: Moments, gap: Gap, carried: Carried) -> tuple[np.ndarray, ...]:
     """Residual and design of averages, and the tests and their slopes at carried individuals."""
     tests, wide = moments.tests, moments.tests.count
+    if carried.gain is not None:
+        there = gap.there.weights @ moments.seen(gap.there)
+        grown = gap.here.weights, carried.x, carried.tangent, carried.gain
+        mean, *rest = grown_averages(tests, *grown)
+        return there - mean, *rest
     slopes = [tests.slopes(y) for y in carried.x]
     values = 0.5 * (tests.values(carried.x[0]) + tests.values(carried.x[1]))
     shares = 0.5 * gap.here.weights[:, None, None]
@@ -118,11 +125,7 @@ def unseen_pushes(
         return None
     place = Geometry.at(here.near, here.x)
     weighted = (slopes * here.weights[:, None, None]).reshape(-1, slopes.shape[2])
-    pieces = drift.parts(c, here.time)[1]
-    done = sum(
-        push.sources(place, piece) @ weighted
-        for push, piece in zip(drift.pairs, pieces, strict=True)
-    )
+    done = sum(push.sources(place, c[own]) @ weighted for push, own in drift.only(PairPart))
     centred = gap.duration * (done - np.mean(done, axis=0))
     # Who is not seen now was not seen before either, so that gaps share this error.
     return lasting(gap) * here.unseen * centred.T @ centred

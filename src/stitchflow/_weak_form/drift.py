@@ -1,0 +1,253 @@
+"""What moves individuals: a sum of parts, each linear in coefficients of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from stitchflow._weak_form import constants
+from stitchflow._weak_form.bases import Block, Bumps
+from stitchflow._weak_form.growing import Growing
+from stitchflow._weak_form.neighbours import Geometry, Neighbours
+
+Ranged = dict[float, list[Block]]  # blocks of a prior by the range of W; 0 where there is none
+
+
+class Place:
+    """Copies of all individuals at a time, and what the parts of a drift share there.
+
+    Arguments:
+        x: places, (copies, n, d).
+        t: the time, in [0, 1].
+        near: who acts on whom; None where nobody does.
+    """
+
+    def __init__(self, x: np.ndarray, t: float, near: Neighbours | None):
+        self.x, self.t, self.near = x, t, near
+        self.flat = x.reshape(-1, x.shape[2])
+        self._bells: dict[int, np.ndarray] = {}
+
+    def bells(self, bumps: Bumps) -> np.ndarray:
+        """The bumps at all places."""
+        if id(bumps) not in self._bells:
+            self._bells[id(bumps)] = bumps.bells(self.flat)
+        return self._bells[id(bumps)]
+
+    def populations(self, step: float) -> list[tuple[int | slice, Geometry]]:
+        """The copies and the geometry of the population that acts on them.
+
+        Where copies lie close together compared with the finest `step` of a push, one population
+        stands for all: the difference is of second order in the noise, and of none on average over
+        two copies.
+        """
+        if self.near is None:
+            return []
+        fine = constants.ONE_POPULATION * step
+        return self._together if len(self.x) > 1 and self._apart < fine else self._each
+
+    @cached_property
+    def _apart(self) -> float:
+        return float(np.abs(self.x - self.x.mean(axis=0)).mean())
+
+    @cached_property
+    def _together(self) -> list[tuple[int | slice, Geometry]]:
+        assert self.near is not None
+        return [(slice(None), Geometry.at(self.near, self.x.mean(axis=0)))]
+
+    @cached_property
+    def _each(self) -> list[tuple[int | slice, Geometry]]:
+        assert self.near is not None
+        return [(k, Geometry.at(self.near, x)) for k, x in enumerate(self.x)]
+
+
+class Part(ABC):
+    """A summand of the drift, a sum of known functions times coefficients."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """The number of coefficients."""
+
+    @abstractmethod
+    def slope(self, place: Place, c: np.ndarray) -> np.ndarray:
+        """Minus the drift of all copies of the individuals, (copies, n, d)."""
+
+    @abstractmethod
+    def look(
+        self, place: Place, c: np.ndarray, features: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`slope`, and its derivative by the individual's own place, (copies, n, d, d).
+
+        The derivative by the coefficients is written into `features`, (copies, n, d, count).
+        """
+
+    @abstractmethod
+    def blocks(self, widths: tuple[float, ...], ranges: tuple[float, ...]) -> Ranged:
+        """The prior of the coefficients.
+
+        Arguments:
+            widths: the widths of functions of pairs.
+            ranges: the ranges over which W may fall to zero; empty where any may.
+        """
+
+
+@dataclass(frozen=True)
+class Landscape(Part):
+    """The potential V, which may vary in time.
+
+    Arguments:
+        bumps: the functions of V.
+        powers: the number of Legendre polynomials of time that multiply each of them.
+    """
+
+    bumps: Bumps
+    powers: int = 1
+
+    @property
+    def count(self) -> int:
+        return self.bumps.count * self.powers
+
+    def waves(self, t: float) -> np.ndarray:
+        """The polynomials of time at t in [0, 1]."""
+        return np.polynomial.legendre.legvander(np.atleast_1d(2.0 * t - 1.0), self.powers - 1)[0]
+
+    def _at(self, t: float, c: np.ndarray) -> np.ndarray:
+        return self.waves(t) @ c.reshape(self.powers, -1)
+
+    def slope(self, place: Place, c: np.ndarray) -> np.ndarray:
+        bells = place.bells(self.bumps)
+        return self.bumps.slope(place.flat, self._at(place.t, c), bells).reshape(place.x.shape)
+
+    def look(
+        self, place: Place, c: np.ndarray, features: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        bells, shape = place.bells(self.bumps), place.x.shape
+        slopes = self.bumps.slopes(place.flat, bells).reshape(*shape, -1)
+        for k, wave in enumerate(self.waves(place.t)):
+            features[..., k * self.bumps.count : (k + 1) * self.bumps.count] = slopes * wave
+        bent = self.bumps.hessian(place.flat, self._at(place.t, c), bells)
+        return self.slope(place, c), bent.reshape(*shape, shape[2])
+
+    def blocks(self, widths: tuple[float, ...], ranges: tuple[float, ...]) -> Ranged:
+        found = []
+        for wave in range(self.powers):
+            for block in self.bumps.blocks():
+                own = block.placed(wave * self.bumps.count, self.count, f"V({wave}) ")
+                found.append(replace(own, flat=block.flat and wave == 0))
+        return {0.0: found}
+
+
+class PairPart(Part):
+    """A push of pairs: the sum over the others of a function of the displacement."""
+
+    kind: str
+
+    @property
+    @abstractmethod
+    def step(self) -> float:
+        """The length over which the push changes."""
+
+    @abstractmethod
+    def force(self, near: Geometry, c: np.ndarray) -> np.ndarray:
+        """Minus the drift that the second of each pair gives the first, (p, d)."""
+
+    @abstractmethod
+    def features(self, near: Geometry) -> np.ndarray:
+        """The push of every function on every individual, (n, d, count)."""
+
+    @abstractmethod
+    def jacobian(self, near: Geometry, c: np.ndarray) -> np.ndarray:
+        """The derivative of each individual's push by its own place, (n, d, d)."""
+
+    def push(self, near: Geometry, c: np.ndarray) -> np.ndarray:
+        """The push with coefficients `c`, (n, d)."""
+        return near.total(self.force(near, c), -1.0)
+
+    def sources(self, near: Geometry, c: np.ndarray) -> csr_array:
+        """What each individual does to all others, (n, n d): the rows of those who push."""
+        return near.sources(self.force(near, c))
+
+    def slope(self, place: Place, c: np.ndarray) -> np.ndarray:
+        out = np.zeros(place.x.shape)
+        for k, near in place.populations(self.step):
+            out[k] = self.push(near, c)
+        return out
+
+    def look(
+        self, place: Place, c: np.ndarray, features: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        bent = np.zeros((*place.x.shape, place.x.shape[2]))
+        for k, near in place.populations(self.step):
+            bent[k], features[k] = self.jacobian(near, c), self.features(near)
+        return self.slope(place, c), bent
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What happens to individuals, up to coefficients: those of each part, then those of growth.
+
+    Arguments:
+        parts: what moves them.
+        growth: the rate at which they multiply; None where they do not.
+    """
+
+    parts: tuple[Part, ...]
+    growth: Growing | None = None
+
+    @property
+    def moving(self) -> int:
+        """The number of coefficients of what moves individuals."""
+        return sum(part.count for part in self.parts)
+
+    @property
+    def count(self) -> int:
+        """The number of all coefficients."""
+        return self.moving + (0 if self.growth is None else self.growth.count)
+
+    def each(self) -> Iterator[tuple[Any, slice]]:
+        """Every part, and growth after them, with the place of its coefficients."""
+        first = 0
+        for part in (*self.parts, *(() if self.growth is None else (self.growth,))):
+            yield part, slice(first, first + part.count)
+            first += part.count
+
+    def only(self, kind: type) -> list[tuple[Any, slice]]:
+        """The parts of a kind, with the places of their coefficients."""
+        return [(part, place) for part, place in self.each() if isinstance(part, kind)]
+
+    @property
+    def landscape(self) -> Landscape | None:
+        """The part of V."""
+        return next((part for part, _ in self.only(Landscape)), None)
+
+    @property
+    def pairs(self) -> tuple[PairPart, ...]:
+        """The pushes of pairs."""
+        return tuple(part for part, _ in self.only(PairPart))
+
+    def slope(self, x: np.ndarray, t: float, c: np.ndarray, near: Neighbours | None) -> np.ndarray:
+        """Minus the drift of several copies of the individuals, (copies, n, d)."""
+        place, out = Place(x, t, near), np.zeros(x.shape)
+        for part, own in self.only(Part):
+            out += part.slope(place, c[own])
+        return out
+
+    def look(
+        self, x: np.ndarray, t: float, c: np.ndarray, near: Neighbours | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`slope`, and its derivatives by the individual's own place and by the coefficients.
+
+        Their shapes are (copies, n, d), (copies, n, d, d) and (copies, n, d, f).
+        """
+        place, slope, bent = Place(x, t, near), np.zeros(x.shape), np.zeros((*x.shape, x.shape[2]))
+        features = np.zeros((*x.shape, self.count))
+        for part, own in self.only(Part):
+            more = part.look(place, c[own], features[..., own])
+            slope, bent = slope + more[0], bent + more[1]
+        return slope, bent, features
