@@ -136,6 +136,23 @@ class Bumps:
             out[:, axis, self.powers :] = (x[:, axis, None] - self.centres[:, axis]) * bells
         return out
 
+    def gather(self, a: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Sums over points of covectors times the gradients of all functions, (p, f).
+
+        Arguments:
+            a: the covectors, (d, p, n).
+            x: the points, (n, d).
+        """
+        (i, j), d = self._pairs, self.dim
+        linear = np.stack([a[k].sum(axis=1) for k in range(d)], axis=1)
+        moments = np.stack([a[k] @ x for k in range(d)])  # (d, p, d)
+        products = (moments[i, :, j] + moments[j, :, i]).T
+        bells = self.bells(x) / self.widths**2
+        bumps = -sum(a[k] * x[:, k] for k in range(d)) @ bells
+        for k in range(d):
+            bumps += (a[k] @ bells) * self.centres[:, k]
+        return np.concatenate([linear, products, bumps], axis=1)
+
     def _curvature(self, c: np.ndarray) -> np.ndarray:
         """The constant Hessian of the powers."""
         i, j = self._pairs

@@ -19,22 +19,106 @@ from stitchflow._weak_form.neighbours import Neighbours
 
 @dataclass(frozen=True)
 class Carried:
-    """Where individuals are at the end of a gap, for two opposite paths of the noise.
+    """Individuals on their way over a gap, for two opposite paths of the noise.
 
     Arguments:
-        x: the two places of each individual, (2, n, d).
-        tangent: the derivative of the places by the coefficients and, in the last column, by the
-            logarithm of beta, (2, n, d, f + 1).
+        drift: what moved them.
+        x: the two places of each individual at the end, (2, n, d).
+        by_log_beta: the derivative of these places by the logarithm of beta, (2, n, d).
         spread: the covariance of an individual's place for beta = 1, to first order, (n, d, d).
         steps: how many steps the steepness that was met asks for.
+        h: the duration of a step.
+        way: for every step its middle time, the places there, the derivative of the displacement
+            by the place, and the features of pairs.
         gain: how much individuals have multiplied; None where they do not.
     """
 
+    drift: Drift
     x: np.ndarray
-    tangent: np.ndarray
+    by_log_beta: np.ndarray
     spread: np.ndarray
     steps: int
+    h: float
+    way: list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]
     gain: Gain | None = None
+
+    @property
+    def finite(self) -> bool:
+        """Whether nobody was carried to infinity."""
+        sizes = (self.x, self.by_log_beta, *(bent for _, _, bent, _ in self.way))
+        near = (np.abs(self.x) < constants.FAR).all()
+        return bool(near and all(np.isfinite(size).all() for size in sizes))
+
+    def design(
+        self,
+        slopes: np.ndarray,
+        shares: np.ndarray,
+        rows: np.ndarray,
+        apart: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The derivative of averages by the coefficients and log beta, (p, f + 1).
+
+        The gradients of the test functions are carried back in time, which costs as much as there
+        are test functions, and not as much as there are coefficients.
+
+        Arguments:
+            slopes: the gradients of the test functions at the ends, (2, rows, d, p).
+            shares: how much each individual counts, (rows,).
+            rows: which individuals are averaged over.
+            apart: where individuals multiply, how far the test functions are from their averages,
+                (2, rows, p); slopes and these are multiplied by how much they have multiplied.
+        """
+        _, m, d, p = slopes.shape
+        a = (slopes * (0.5 * shares)[:, None, None]).transpose(2, 3, 0, 1).reshape(d, p, 2 * m)
+        last = a.transpose(1, 2, 0).reshape(p, -1) @ self.by_log_beta[:, rows].reshape(-1)
+        out = np.zeros((p, self.drift.count))
+        grown = None
+        if self.gain is not None and apart is not None:
+            grown = (apart * (0.5 * shares)[:, None]).transpose(2, 0, 1).reshape(p, 2 * m)
+            last = last + grown @ self.gain.by_log_beta[:, rows].reshape(-1)
+        for t, middle, bent, pushes in reversed(self.way):
+            place, bent = middle[:, rows].reshape(-1, d), bent[:, rows].reshape(-1, d, d)
+            # A rate at the middle of a step depends on both ends of the step alike.
+            half = 0.0 if grown is None else self._half_rate(grown, place)
+            a = a + half
+            pushed = self.h * (a - 0.5 * _across(a, bent))
+            out -= self.drift.gather(pushed, place, t, pushes[:, rows].reshape(2 * m, d, -1))
+            a = a + _across(a, 0.5 * bent @ bent - bent) + half
+            if grown is not None and self.gain is not None:
+                out[:, self.drift.moving :] += self.h * grown @ self.gain.growth.values(place)
+        return np.concatenate([out, last[:, None]], axis=1)
+
+    def _half_rate(self, grown: np.ndarray, place: np.ndarray) -> np.ndarray:
+        """Half of what the rate of a step adds to covectors, (d, p, n)."""
+        assert self.gain is not None
+        slope = self.gain.growth.bumps.slope(place, self.gain.c)
+        return 0.5 * self.h * slope.T[:, None, :] * grown
+
+    def tangents(self, rows: np.ndarray) -> np.ndarray:
+        """The derivative of each individual's mean place by coefficients and log beta.
+
+        Arguments:
+            rows: which individuals.
+
+        Returns:
+            An array of shape (rows, d, f + 1).
+        """
+        d = self.x.shape[2]
+        out = np.zeros((2, len(rows), d, self.drift.count))
+        for t, middle, bent, pushes in self.way:
+            for k in range(2):
+                features = self.drift.features(middle[k, rows], t, pushes[k, rows])
+                own = bent[k, rows]
+                moved = np.eye(d) - own + 0.5 * own @ own
+                out[k] = moved @ out[k] - self.h * (np.eye(d) - 0.5 * own) @ features
+        last = self.by_log_beta[:, rows].mean(axis=0)[:, :, None]
+        return np.concatenate([out.mean(axis=0), last], axis=2)
+
+
+def _across(a: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+    """Covectors (d, p, n) times the matrix of each individual, (n, d, d)."""
+    d = len(a)
+    return np.stack([sum(a[k] * matrices[:, k, b] for k in range(d)) for b in range(d)])
 
 
 def steps_for(curvature: np.ndarray, gap: float) -> int:
@@ -71,36 +155,31 @@ def carry(
         near: the pairs of individuals who act on each other; None where none do.
         rng: draws the noise; the same generator gives the same noise.
     """
-    (n, d), h, f = x.shape, gap / steps, drift.count
+    (n, d), h = x.shape, gap / steps
     kicks = _kicks(rng, n, d, steps) * np.sqrt(gap)
     signs = np.array([1.0, -1.0])[:, None, None]
-    y, tangent, spread = np.stack([x, x]), np.zeros((2, n, d, f + 1)), np.zeros((2, n, d, d))
-    needed = 1
+    y, by_log_beta, spread = np.stack([x, x]), np.zeros((2, n, d)), np.zeros((2, n, d, d))
+    needed, way = 1, []
     gain = None if drift.growth is None else Gain(drift.growth, c, (2, n))
     for s in range(steps + 1):
         kick = signs * np.sqrt(2.0 * beta) * kicks[s]
         # The ends have half a step each.
         y, spread = y + kick, spread + (h if s in (0, steps) else 2.0 * h) * np.eye(d)
-        tangent[..., -1] += 0.5 * kick
+        by_log_beta = by_log_beta + 0.5 * kick
         if s == steps:
             break
         t = start + (s + 0.5) * h
         middle = y - 0.5 * h * drift.slope(y, t, c, near)
-        slope, bent, features = drift.look(middle, t, c, near)
+        slope, bent, pushes = drift.bend(middle, t, c, near)
         needed = max(needed, steps_for(bent, gap))
         y, bent = y - h * slope, h * bent
+        way.append((t, middle, bent, pushes))
         moved = np.eye(d) - bent + 0.5 * bent @ bent
-        pushed = (h * np.eye(d) - 0.5 * h * bent) @ features
-        before = None if gain is None else tangent.copy()
-        if s > 0:
-            tangent = moved @ tangent
-        else:  # only the noise has moved individuals so far
-            tangent[..., -1:] = moved @ tangent[..., -1:]
-        tangent[..., :-1] -= pushed
+        before, by_log_beta = by_log_beta, np.einsum("knab,knb->kna", moved, by_log_beta)
+        if gain is not None:
+            gain.add(h, middle, 0.5 * (before + by_log_beta))
         spread = moved @ spread @ moved.swapaxes(-1, -2)
-        if gain is not None and before is not None:
-            gain.add(h, middle, 0.5 * (before + tangent))
-    return Carried(y, tangent, spread.mean(axis=0), needed, gain)
+    return Carried(drift, y, by_log_beta, spread.mean(axis=0), needed, h, way, gain)
 
 
 def _kicks(rng: np.random.Generator, n: int, d: int, steps: int) -> np.ndarray:

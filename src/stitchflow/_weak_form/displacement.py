@@ -55,7 +55,7 @@ class DisplacementPush(PairPart):
         z, c = near.r[:, None] * near.e, self._all(c)
         return self.bumps.slope(z, c) - self.bumps.slope(-z, c)
 
-    def features(self, near: Geometry) -> np.ndarray:
+    def each_push(self, near: Geometry) -> np.ndarray:
         pairs, d, powers = near.pairs, near.e.shape[1], self.bumps.powers
         out = np.zeros((d, near.n, self.count))
         for first in range(0, len(near.r), constants.PAIRS_AT_ONCE):

@@ -79,13 +79,22 @@ class Part(ABC):
         """Minus the drift of all copies of the individuals, (copies, n, d)."""
 
     @abstractmethod
-    def look(
-        self, place: Place, c: np.ndarray, features: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """`slope`, and its derivative by the individual's own place, (copies, n, d, d).
+    def bend(self, place: Place, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`slope`, and its derivative by the individual's own place, (copies, n, d, d)."""
 
-        The derivative by the coefficients is written into `features`, (copies, n, d, count).
+    @abstractmethod
+    def features(self, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
+        """The derivative of `slope` by the coefficients, (n, d, count).
+
+        Arguments:
+            x: individuals, (n, d).
+            t: the time.
+            pushes: the push of every function on every individual, (n, d, count), for pairs.
         """
+
+    @abstractmethod
+    def gather(self, a: np.ndarray, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
+        """Sums over individuals of covectors `a`, (d, p, n), times `features`, (p, count)."""
 
     @abstractmethod
     def blocks(self, widths: tuple[float, ...], ranges: tuple[float, ...]) -> Ranged:
@@ -124,15 +133,17 @@ class Landscape(Part):
         bells = place.bells(self.bumps)
         return self.bumps.slope(place.flat, self._at(place.t, c), bells).reshape(place.x.shape)
 
-    def look(
-        self, place: Place, c: np.ndarray, features: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        bells, shape = place.bells(self.bumps), place.x.shape
-        slopes = self.bumps.slopes(place.flat, bells).reshape(*shape, -1)
-        for k, wave in enumerate(self.waves(place.t)):
-            features[..., k * self.bumps.count : (k + 1) * self.bumps.count] = slopes * wave
-        bent = self.bumps.hessian(place.flat, self._at(place.t, c), bells)
-        return self.slope(place, c), bent.reshape(*shape, shape[2])
+    def bend(self, place: Place, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        bent = self.bumps.hessian(place.flat, self._at(place.t, c), place.bells(self.bumps))
+        return self.slope(place, c), bent.reshape(*place.x.shape, place.x.shape[2])
+
+    def features(self, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
+        slopes = self.bumps.slopes(x)
+        return np.concatenate([slopes * wave for wave in self.waves(t)], axis=2)
+
+    def gather(self, a: np.ndarray, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
+        sums = self.bumps.gather(a, x)
+        return np.concatenate([sums * wave for wave in self.waves(t)], axis=1)
 
     def blocks(self, widths: tuple[float, ...], ranges: tuple[float, ...]) -> Ranged:
         found = []
@@ -158,7 +169,7 @@ class PairPart(Part):
         """Minus the drift that the second of each pair gives the first, (p, d)."""
 
     @abstractmethod
-    def features(self, near: Geometry) -> np.ndarray:
+    def each_push(self, near: Geometry) -> np.ndarray:
         """The push of every function on every individual, (n, d, count)."""
 
     @abstractmethod
@@ -179,13 +190,24 @@ class PairPart(Part):
             out[k] = self.push(near, c)
         return out
 
-    def look(
-        self, place: Place, c: np.ndarray, features: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def bend(self, place: Place, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         bent = np.zeros((*place.x.shape, place.x.shape[2]))
         for k, near in place.populations(self.step):
-            bent[k], features[k] = self.jacobian(near, c), self.features(near)
+            bent[k] = self.jacobian(near, c)
         return self.slope(place, c), bent
+
+    def pushes(self, place: Place) -> np.ndarray:
+        """The push of every function on every copy of the individuals, (copies, n, d, count)."""
+        out = np.zeros((*place.x.shape, self.count))
+        for k, near in place.populations(self.step):
+            out[k] = self.each_push(near)
+        return out
+
+    def features(self, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
+        return pushes
+
+    def gather(self, a: np.ndarray, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
+        return sum((a[k] @ pushes[:, k] for k in range(x.shape[1])), np.zeros(()))
 
 
 @dataclass(frozen=True)
@@ -238,16 +260,43 @@ class Drift:
             out += part.slope(place, c[own])
         return out
 
-    def look(
+    def bend(
         self, x: np.ndarray, t: float, c: np.ndarray, near: Neighbours | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`slope`, and its derivatives by the individual's own place and by the coefficients.
+        """`slope`, its derivative by the individual's own place, and the features of pairs.
 
-        Their shapes are (copies, n, d), (copies, n, d, d) and (copies, n, d, f).
+        Their shapes are (copies, n, d), (copies, n, d, d) and (copies, n, d, features of pairs).
         """
         place, slope, bent = Place(x, t, near), np.zeros(x.shape), np.zeros((*x.shape, x.shape[2]))
-        features = np.zeros((*x.shape, self.count))
         for part, own in self.only(Part):
-            more = part.look(place, c[own], features[..., own])
+            more = part.bend(place, c[own])
             slope, bent = slope + more[0], bent + more[1]
-        return slope, bent, features
+        pushes = [part.pushes(place) for part in self.pairs]
+        return slope, bent, np.concatenate([np.zeros((*x.shape, 0)), *pushes], axis=3)
+
+    def _with_pushes(self, pushes: np.ndarray) -> Iterator[tuple[Part, np.ndarray]]:
+        """Every part with its own features of pairs."""
+        first = 0
+        for part in self.parts:
+            count = part.count if isinstance(part, PairPart) else 0
+            yield part, pushes[..., first : first + count]
+            first += count
+
+    def features(self, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
+        """The derivative of `slope` by the coefficients, (n, d, f), with the `pushes` of pairs."""
+        still = np.zeros((*x.shape, self.count - self.moving))
+        found = [part.features(x, t, own) for part, own in self._with_pushes(pushes)]
+        return np.concatenate([*found, still], axis=2)
+
+    def gather(self, a: np.ndarray, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
+        """Sums over individuals of covectors times `features`, (p, f).
+
+        Arguments:
+            a: the covectors, (d, p, n).
+            x: the individuals, (n, d).
+            t: the time.
+            pushes: the features of pairs, (n, d, features of pairs).
+        """
+        still = np.zeros((a.shape[1], self.count - self.moving))
+        found = [part.gather(a, x, t, own) for part, own in self._with_pushes(pushes)]
+        return np.concatenate([*found, still], axis=1)

@@ -71,51 +71,40 @@ class Gain:
 
     def __init__(self, growth: Growing, c: np.ndarray, shape: tuple[int, int]):
         self.growth, self.c = growth, c[len(c) - growth.count :]
-        self.size = np.zeros(shape)
-        # The derivative by all coefficients and log beta.
-        self.tangent = np.zeros((*shape, len(c) + 1))
+        self.size, self.by_log_beta = np.zeros(shape), np.zeros(shape)
 
-    def add(self, h: float, x: np.ndarray, tangent: np.ndarray) -> None:
-        """A step of duration `h` at places `x`, whose derivative is `tangent`."""
-        flat, bumps = x.reshape(-1, x.shape[2]), self.growth.bumps
-        values = self.growth.values(flat).reshape(*self.size.shape, -1)
-        slope = bumps.slope(flat, self.c).reshape(x.shape)
-        self.size += h * values @ self.c
-        self.tangent += h * np.einsum("knd,kndf->knf", slope, tangent)
-        self.tangent[..., -1 - self.growth.count : -1] += h * values
+    def add(self, h: float, x: np.ndarray, by_log_beta: np.ndarray) -> None:
+        """A step of duration `h` at places `x`, with their derivative by log beta."""
+        flat = x.reshape(-1, x.shape[2])
+        self.size += h * (self.growth.values(flat) @ self.c).reshape(self.size.shape)
+        slope = self.growth.bumps.slope(flat, self.c).reshape(x.shape)
+        self.by_log_beta += h * (slope * by_log_beta).sum(axis=2)
+
+    def factors(self, weights: np.ndarray) -> np.ndarray:
+        """How much individuals have multiplied, (2, n), with the mean one under `weights`."""
+        factors = np.exp(self.size - self.size.max())
+        return factors / (0.5 * (factors @ weights).sum())
 
 
-def grown_averages(
-    tests: Bumps, weights: np.ndarray, x: np.ndarray, tangent: np.ndarray, gain: Gain
-) -> tuple[np.ndarray, ...]:
-    r"""Averages over carried individuals that have multiplied by $e^{a_i}$, and their derivative.
+def grown(
+    values: np.ndarray, factors: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    r"""Test functions at individuals that have multiplied by factors $f_i$ with the mean one.
 
-    $$\langle\eta\rangle = \frac{\sum_i w_i e^{a_i}\eta(y_i)}{\sum_i w_i e^{a_i}},\qquad
-      d\langle\eta\rangle = \langle\nabla\eta\cdot dy\rangle
-      + \langle(\eta - \langle\eta\rangle)\,da\rangle .$$
+    $$\langle\eta\rangle = \sum_i w_i f_i\,\eta(y_i), \qquad
+      d\langle\eta\rangle = \sum_i w_i f_i\,\bigl(\nabla\eta\cdot dy_i
+      + (\eta - \langle\eta\rangle)\,d\log f_i\bigr).$$
 
     Arguments:
-        tests: the test functions.
-        weights: how much each individual counts at the start, with the sum 1, (n,).
-        x: the two places of each individual at the end, (2, n, d).
-        tangent: their derivative by the coefficients and log beta, (2, n, d, f + 1).
-        gain: how much they have multiplied.
+        values: the test functions at both copies, (2, n, tests).
+        factors: how much each copy has multiplied, (2, n).
+        weights: how much each individual counts, with the sum 1, (n,).
 
     Returns:
-        The averages; their derivative, (tests, f + 1); for each individual what it adds to them to
-        first order, (n, tests), which has the mean of the averages and their covariance; and the
-        slopes of the tests, times how much the individual has multiplied, (n, d, tests).
+        What each individual adds to the averages to first order, which has their mean and their
+        covariance under the `weights`; how far the functions are from the averages, times the
+        factors; and the factors.
     """
-    factors = np.exp(gain.size - gain.size.max())
-    factors /= 0.5 * (factors @ weights).sum()
-    values = np.stack([tests.values(y) for y in x])
-    shares = 0.5 * factors * weights
-    mean = np.einsum("kn,knt->t", shares, values)
-    apart = values - mean
-    slopes = np.stack([tests.slopes(y) for y in x]) * factors[:, :, None, None]
-    wide, f = tests.count, tangent.shape[3]
-    pushed = (0.5 * slopes * weights[:, None, None]).reshape(-1, wide)
-    design = pushed.T @ tangent.reshape(-1, f)
-    design += (apart * shares[:, :, None]).reshape(-1, wide).T @ gain.tangent.reshape(-1, f)
-    influence = mean + 0.5 * (apart * factors[:, :, None]).sum(axis=0)
-    return mean, design, influence, 0.5 * slopes.sum(axis=0)
+    mean = np.einsum("kn,knt->t", 0.5 * factors * weights, values)
+    apart = (values - mean) * factors[:, :, None]
+    return mean + apart, apart, factors

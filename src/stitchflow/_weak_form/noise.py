@@ -12,7 +12,7 @@ from scipy.linalg.lapack import dpstrf  # pyright: ignore
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.carry import Carried
 from stitchflow._weak_form.drift import PairPart
-from stitchflow._weak_form.growing import grown_averages
+from stitchflow._weak_form.growing import grown
 from stitchflow._weak_form.moments import Gap, Moments
 from stitchflow._weak_form.pair_push import Geometry
 
@@ -96,21 +96,17 @@ class Noise(ABC):
 
 def _averages(moments: Moments, gap: Gap, carried: Carried) -> tuple[np.ndarray, ...]:
     """Residual and design of averages, and the tests and their slopes at carried individuals."""
-    tests, wide = moments.tests, moments.tests.count
+    tests, n = moments.tests, len(gap.here.x)
+    slopes = np.stack([tests.slopes(y) for y in carried.x])
+    values, apart = np.stack([tests.values(y) for y in carried.x]), None
+    shares = gap.here.weights
     if carried.gain is not None:
-        there = gap.there.weights @ moments.seen(gap.there)
-        grown = gap.here.weights, carried.x, carried.tangent, carried.gain
-        mean, *rest = grown_averages(tests, *grown)
-        return there - mean, *rest
-    slopes = [tests.slopes(y) for y in carried.x]
-    values = 0.5 * (tests.values(carried.x[0]) + tests.values(carried.x[1]))
-    shares = 0.5 * gap.here.weights[:, None, None]
-    design = sum(
-        (slope * shares).reshape(-1, wide).T @ tangent.reshape(-1, tangent.shape[2])
-        for slope, tangent in zip(slopes, carried.tangent, strict=True)
-    )
+        values, apart, factors = grown(values, carried.gain.factors(shares), shares)
+        slopes = slopes * factors[:, :, None, None]
+    values = values.mean(axis=0)
+    design = carried.design(slopes, shares, np.arange(n), apart)
     residual = gap.there.weights @ moments.seen(gap.there) - gap.here.weights @ values
-    return residual, np.asarray(design), values, 0.5 * (slopes[0] + slopes[1])
+    return residual, design, values, slopes.mean(axis=0)
 
 
 def unseen_pushes(
@@ -191,7 +187,7 @@ class FollowedIndividuals(Noise):
         _, i, j = np.intersect1d(gap.here.ids, gap.there.ids, return_indices=True)  # pyright: ignore
         roots = np.linalg.cholesky(beta * carried.spread[i])
         residual = gap.there.x[j] - 0.5 * (carried.x[0, i] + carried.x[1, i])
-        design = 0.5 * (carried.tangent[0, i] + carried.tangent[1, i])
+        design = carried.tangents(i)
         # Individuals are independent, so that they are whitened one by one and not as a matrix.
         residual = np.linalg.solve(roots, residual[:, :, None])[:, :, 0].ravel()
         design = np.linalg.solve(roots, design).reshape(len(residual), -1)

@@ -57,7 +57,7 @@ class PairPush(PairPart):
             return [b / self.splines.step**2 for b in cubic_bends(u)]
         return [-b / self.splines.step for b in cubic_slopes(u)]
 
-    def features(self, near: Geometry) -> np.ndarray:
+    def each_push(self, near: Geometry) -> np.ndarray:
         """The push of every spline on every individual, (n, d, f)."""
         pairs, n, d, wide = near.pairs, near.n, near.e.shape[1], self.splines.count + 5
         cell, u = self.splines.pieces(near.r)

@@ -168,10 +168,7 @@ def _observe(moments: Moments, noise: Noise, now: Estimate) -> list[Observation]
     found = []
     with np.errstate(all="ignore"):
         for gap, carried in moments.carried(now.c, now.beta):
-            if (
-                not (np.abs(carried.x) < constants.FAR).all()
-                or not np.isfinite(carried.tangent).all()
-            ):
+            if not carried.finite:
                 return None
             found.append(noise.observe(moments, gap, carried, now.c, now.beta))
     return found

@@ -90,9 +90,9 @@ class Turning(Part):
     def count(self) -> int:
         return self.each * len(self.planes)
 
-    def gradients(self, x: np.ndarray, bells: np.ndarray | None = None) -> np.ndarray:
+    def gradients(self, x: np.ndarray) -> np.ndarray:
         """The gradients of the functions of one plane at points, (n, d, m + j)."""
-        slopes, powers = self.bumps.slopes(x, bells), self.bumps.powers
+        slopes, powers = self.bumps.slopes(x), self.bumps.powers
         some = slopes[..., :powers] @ self.powers
         return np.concatenate([some, slopes[..., powers:]], axis=2) - self.offset
 
@@ -103,14 +103,25 @@ class Turning(Part):
         out[:, : self.bumps.dim] -= own @ self.offset.T
         return out
 
-    def features(self, x: np.ndarray, bells: np.ndarray | None = None) -> np.ndarray:
-        """Minus the velocity of every function at points, (n, d, count)."""
-        gradients = self.gradients(x, bells)
+    def features(
+        self, x: np.ndarray, t: float = 0.0, pushes: np.ndarray | None = None
+    ) -> np.ndarray:
+        gradients = self.gradients(x)
         out = np.zeros((*x.shape, self.count))
         for k, (a, b) in enumerate(self.planes):
             own = slice(k * self.each, (k + 1) * self.each)
             out[:, a, own], out[:, b, own] = gradients[:, b], -gradients[:, a]
         return out
+
+    def gather(self, a: np.ndarray, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
+        found, powers = [], self.bumps.powers
+        for i, j in self.planes:
+            turned = np.zeros_like(a)
+            turned[j], turned[i] = a[i], -a[j]
+            sums = self.bumps.gather(turned, x)
+            own = np.concatenate([sums[:, :powers] @ self.powers, sums[:, powers:]], axis=1)
+            found.append(own - turned.sum(axis=2).T @ self.offset)
+        return np.concatenate(found, axis=1)
 
     def slope(self, place: Place, c: np.ndarray) -> np.ndarray:
         bells, out = place.bells(self.bumps), np.zeros(place.flat.shape)
@@ -120,17 +131,14 @@ class Turning(Part):
             out[:, b] -= gradient[:, a]
         return out.reshape(place.x.shape)
 
-    def look(
-        self, place: Place, c: np.ndarray, features: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        bells, shape = place.bells(self.bumps), place.x.shape
-        features[:] = self.features(place.flat, bells).reshape(features.shape)
-        bent = np.zeros((len(place.flat), shape[2], shape[2]))
+    def bend(self, place: Place, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        bells, d = place.bells(self.bumps), place.x.shape[2]
+        bent = np.zeros((len(place.flat), d, d))
         for (a, b), stream in zip(self.planes, self.streams(c), strict=True):
             hessian = self.bumps.hessian(place.flat, stream, bells)
             bent[:, a] += hessian[:, b]
             bent[:, b] -= hessian[:, a]
-        return self.slope(place, c), bent.reshape(*shape, shape[2])
+        return self.slope(place, c), bent.reshape(*place.x.shape, d)
 
     def blocks(self, widths: tuple[float, ...], ranges: tuple[float, ...]) -> Ranged:
         """One size for the powers and one for the bumps of each width, in all planes alike."""

@@ -141,8 +141,7 @@ class Uncertainty:
         """
         points, rows = self._points(x), []
         for part, own in [*self.drift.only(Straight), *self.drift.only(Turning)]:
-            slopes = part.bumps.slopes if isinstance(part, Straight) else part.features
-            rows.append((-slopes(points), own))
+            rows.append((-part.features(points, 0.0, points), own))
         if not rows:
             raise BadInput("this energy has no vector field")
         whole = np.zeros((*points.shape, len(self.c)))
