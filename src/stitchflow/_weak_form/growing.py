@@ -56,8 +56,8 @@ class Growing:
         """Coordinates, products of two and bumps, each with a size that the evidence decides."""
         first, *rest = self.bumps.blocks()
         lines, products = np.split(first.factor, [self.bumps.dim], axis=1)
-        own = [Block("g, coordinates", lines), Block("g, products", products)]
-        return {0.0: own + [Block(f"g, {b.name}", b.factor) for b in rest]}
+        own = [Block("g, coordinates", lines, spare=1), Block("g, products", products, spare=1)]
+        return {0.0: own + [Block(f"g, {b.name}", b.factor, spare=2) for b in rest]}
 
 
 class Gain:

@@ -139,6 +139,9 @@ class WeakForm(Method):
         explained = estimate.misfit < constants.UNEXPLAINED
         if not explained:
             message += f"; residuals are {np.sqrt(estimate.misfit):.1f} times what noise explains"
+        if estimate.span[0] == 0 and (grows or self.energy.only(VectorField)):
+            asked = "growth" if grows else "field"
+            message += f"; the data ask for no {asked}, which is taken as zero"
         if problem.entropy is not None:
             beta = flow.uncertainty.beta
             message += f"; beta = {beta.mean:.3g} +- {beta.sd:.1g}"

@@ -12,11 +12,12 @@ from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._parts import Part
 from stitchflow._status import BadInput
 from stitchflow._types import check_number
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.assemble import fitted_terms
-from stitchflow._weak_form.bases import Bumps, Splines
+from stitchflow._weak_form.bases import Block, Bumps, Splines
 from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift import Drift, Landscape, PairPart
 from stitchflow._weak_form.growing import Growing
@@ -29,7 +30,7 @@ from stitchflow._weak_form.uncertainty import Uncertainty
 
 
 @dataclass(frozen=True)
-class Basis:
+class Basis(Part):
     """What V, W and K are made of, in units of the data's length (`Snapshots.units`).
 
     V is a sum of powers of first and second degree and of one Gaussian process for each width. W
@@ -261,9 +262,9 @@ def pair_pushes(energy: Energy, found: list[Window], basis: Basis) -> tuple[Pair
 
 
 def priors_of(drift: Drift, basis: Basis) -> Priors:
-    """The prior of all coefficients, for every range of the interaction."""
+    """The prior of all coefficients: without and with spare blocks, for every range of W."""
     ranges = basis.ranges if drift.landscape is not None else ()
-    choices: Priors = {0.0: []}
+    choices: dict[float, list[Block]] = {0.0: []}
     for part, own in drift.each():
         blocks = {
             span: [block.placed(own.start, drift.count) for block in some]
@@ -271,4 +272,8 @@ def priors_of(drift: Drift, basis: Basis) -> Priors:
         }
         # One part at most has several ranges.
         choices = {max(a, b): x + y for a, x in choices.items() for b, y in blocks.items()}
-    return choices
+    found: Priors = {}
+    for level in sorted({block.spare for blocks in choices.values() for block in blocks}):
+        for span, blocks in choices.items():
+            found[level, span] = [block for block in blocks if block.spare <= level]
+    return found

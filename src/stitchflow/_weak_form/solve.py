@@ -30,7 +30,7 @@ class Estimate:
         c: the coefficients, (f,).
         beta: the noise.
         posterior: the solution of the last round; None before the first.
-        span: the range of pair terms that was chosen.
+        span: which spare blocks were used, and the range of pair terms that was chosen.
         rounds: how many rounds were made.
         converged: whether the last round moved the estimate by less than its error.
         misfit: the mean square of the whitened residuals, which is one where the model holds.
@@ -39,13 +39,14 @@ class Estimate:
     c: np.ndarray
     beta: float
     posterior: Posterior | None = None
-    span: float = 0.0
+    span: tuple[int, float] = (0, 0.0)
     rounds: int = 0
     converged: bool = False
     misfit: float = np.nan
 
 
-Priors = dict[float, list[Block]]  # by the range of pair terms, shortest first
+# By how many spare blocks are used, and by the range of pair terms; the simplest first.
+Priors = dict[tuple[int, float], list[Block]]
 
 
 def gauss_newton(
@@ -112,8 +113,12 @@ def gauss_newton(
     return now
 
 
-def shortest(equations: Equations, priors: Priors, learn_beta: bool) -> tuple[float, Posterior]:
+def shortest(
+    equations: Equations, priors: Priors, learn_beta: bool
+) -> tuple[tuple[int, float], Posterior]:
     """The shortest range of pair terms whose evidence is within three nats of the best.
+
+    Likewise, blocks that are spare are left out unless they gain three nats.
 
     Evidence hardly depends on a range beyond the true one, because V takes over what W loses. The
     shortest one therefore fixes the gauge, and it does not jump between rounds.

@@ -143,11 +143,11 @@ class Turning(Part):
     def blocks(self, widths: tuple[float, ...], ranges: tuple[float, ...]) -> Ranged:
         """One size for the powers and one for the bumps of each width, in all planes alike."""
         every, m = np.eye(len(self.planes)), self.powers.shape[1]
-        found = [Block("field, powers", np.kron(every, np.eye(self.each)[:, :m]))]
+        found = [Block("field, powers", np.kron(every, np.eye(self.each)[:, :m]), spare=1)]
         for block in self.bumps.blocks()[1:]:
             bent = block.factor[self.bumps.powers :]
             own = np.concatenate([np.zeros((m, bent.shape[1])), bent])
-            found.append(Block(f"field, {block.name}", np.kron(every, own)))
+            found.append(Block(f"field, {block.name}", np.kron(every, own), spare=2))
         return {0.0: found}
 
 
