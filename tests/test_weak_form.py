@@ -8,7 +8,7 @@ import stitchflow as sf
 from stitchflow._energy.simulate import simulate
 from stitchflow._weak_form.bases import Block, Bumps, Splines
 from stitchflow._weak_form.carry import carry
-from stitchflow._weak_form.drift import Drift, Landscape
+from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.evidence import Equations, solve
 from stitchflow._weak_form.fitted import SplineSum
 from stitchflow._weak_form.moments import Gap, Moments, Window

@@ -9,7 +9,7 @@ from stitchflow._energy.simulate import simulate
 from stitchflow._weak_form.bases import Bumps, Splines
 from stitchflow._weak_form.carry import carry
 from stitchflow._weak_form.displacement import DisplacementPush
-from stitchflow._weak_form.drift import Drift, Landscape
+from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.growing import Growing, grown
 from stitchflow._weak_form.neighbours import Neighbours
 from stitchflow._weak_form.pair_push import PairPush
@@ -85,7 +85,7 @@ def moved(rng, x, gap, turn):
 
 def draws(seed, turn, n=400):
     """Other individuals at each time, who start off centre."""
-    rng, times = np.random.default_rng(seed), np.linspace(0.0, 1.0, 11)
+    rng, times = np.random.default_rng(seed), np.linspace(0.0, 1.0, 8)
     start = lambda: np.array([1.5, 0.0]) + 0.5 * rng.normal(size=(n, 2))
     return sf.Snapshots.from_arrays([moved(rng, start(), t, turn) for t in times], times)
 
@@ -99,12 +99,13 @@ def paths(seed, turn, n=300, snapshots=11):
     return sf.Snapshots.from_arrays(clouds, times, paired=True)
 
 
+WIDE = sf.Basis(widths=(1.0, 0.5))
 TURNING = sf.Potential() + sf.VectorField(divergence_free=True) + sf.Entropy()
 
 
 def test_a_population_that_turns():
     data = draws(3, TURN)
-    fit = sf.fit(data, sf.WeakForm(TURNING), progress=False)
+    fit = sf.fit(data, sf.WeakForm(TURNING, basis=WIDE), progress=False)
     middle = data.x.mean(axis=0)
     found = fit.uncertainty.field(middle + np.array([[1.0, 0.0]]))
     turn, error = found.mean[0, 1], found.sd[0, 1]
@@ -120,7 +121,7 @@ def test_a_population_that_turns():
 
 def test_without_turning_the_field_is_nothing():
     data = draws(3, 0.0)
-    fit = sf.fit(data, sf.WeakForm(TURNING), progress=False)
+    fit = sf.fit(data, sf.WeakForm(TURNING, basis=WIDE), progress=False)
     field, force = (np.asarray(call(data.x)) for call in (fit.energy.field, fit.energy.force))
     assert (field**2).sum() < 0.03**2 * (force**2).sum()
     assert "no field" in fit.status.message
@@ -245,7 +246,9 @@ def test_saved_and_loaded(tmp_path):
     fit = sf.fit(data, method, progress=False)
     fit.save(tmp_path / "run")
     again = sf.load(tmp_path / "run")
-    assert repr(again.method) == repr(fit.method)
+    assert repr(again.method.energy) == repr(form)
+    assert again.method.basis == basis
+    assert again.method.growth is not None
     x = clouds[0][:5]
     for one, other in ((again.energy, fit.energy), (again.uncertainty, fit.uncertainty)):
         for call in ("potential", "force", "field", "interaction"):

@@ -19,6 +19,7 @@ from stitchflow._energy.energy import velocity as energy_velocity
 from stitchflow._energy.simulate import simulate
 from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import KDE
+from stitchflow._method.dividing import simulate_dividing
 from stitchflow._method.flow import Flow, simulate_in_units
 from stitchflow._status import BadInput, ExtrapolationWarning, NotAvailable
 from stitchflow._stitching import defaults

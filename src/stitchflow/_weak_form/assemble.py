@@ -7,7 +7,7 @@ import numpy as np
 from stitchflow._energy.terms import Term
 from stitchflow._weak_form.bases import Bumps
 from stitchflow._weak_form.displacement import DisplacementPush
-from stitchflow._weak_form.drift import Drift, Landscape
+from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.fitted import BumpPotential, SplineInteraction, SplineKernel
 from stitchflow._weak_form.fitted_direct import BumpField, BumpInteraction
 from stitchflow._weak_form.pair_push import PairPush
@@ -39,11 +39,11 @@ def fitted_terms(drift: Drift, c: np.ndarray, centre: np.ndarray) -> list[Term]:
     kernels.pop("interaction", None)
     if kernels:
         splines = next(iter(kernels.values()))[0]
-        tables = (
+        radial, turning = (
             splines.unfold(kernels[k][1]) if k in kernels else np.zeros(splines.count + 5)
             for k in ("radial", "turning")
         )
-        terms.append(SplineKernel(knots=splines.count).of(*tables, splines.reach))
+        terms.append(SplineKernel(knots=splines.count).of(radial, turning, splines.reach))
     return terms + _field(drift, c)
 
 
@@ -53,9 +53,7 @@ def _field(drift: Drift, c: np.ndarray) -> list[Term]:
     rows: list[np.ndarray] = []
     turns: list[np.ndarray] = []
     for part, own in [*drift.only(Straight), *drift.only(Turning)]:
-        d = part.bumps.dim
-        streams = part.streams(c[own])
-        for stream, turn in zip(streams, part.turns, strict=True):
+        for stream, turn in zip(part.streams(c[own]), part.turns, strict=True):
             bumps.append(part.bumps)
             rows.append(stream)
             turns.append(turn)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from stitchflow._weak_form import constants
-from stitchflow._weak_form.drift import Drift as Drift
+from stitchflow._weak_form.drift_parts import Drift as Drift
 from stitchflow._weak_form.growing import Gain
 from stitchflow._weak_form.neighbours import Neighbours
 
@@ -127,6 +127,8 @@ def steps_for(curvature: np.ndarray, gap: float) -> int:
         curvature.shape[-1] ** 2
     )
     size = np.sqrt(np.quantile(squares, constants.STEEP_SHARE))
+    if not np.isfinite(size):
+        return constants.MOST_STEPS
     needed = np.clip(gap * size / constants.STEP, 1.0, constants.MOST_STEPS)
     return int(2 ** np.ceil(np.log2(needed)))
 

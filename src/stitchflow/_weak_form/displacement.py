@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block, Bumps
-from stitchflow._weak_form.drift import PairPart, Ranged
+from stitchflow._weak_form.drift_parts import PairPart, Ranged
 from stitchflow._weak_form.neighbours import Geometry
 
 

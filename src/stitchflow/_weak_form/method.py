@@ -23,7 +23,7 @@ from stitchflow._energy.packing import (
     with_arrays,
 )
 from stitchflow._energy.packing import stored as stored_array
-from stitchflow._energy.pair_terms import Interaction, VectorKernel
+from stitchflow._energy.pair_terms import Interaction
 from stitchflow._energy.terms import Entropy, Potential, Term
 from stitchflow._energy.vector_field import VectorField
 from stitchflow._measure.kde import KDE
@@ -33,17 +33,17 @@ from stitchflow._method.driven import DrivenFlow
 from stitchflow._method.flow import Flow
 from stitchflow._objective.growth import Growth
 from stitchflow._parts import LATER, made
-from stitchflow._status import BadInput, BadInputType, NotAvailable, Status
+from stitchflow._status import BadInput, NotAvailable, Status
 from stitchflow._training.history import StageHistory
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.problem import Basis, Problem
+from stitchflow._weak_form.refusals import LEARNED, check_data, check_growth, check_term
 from stitchflow._weak_form.rest import at_rest
 from stitchflow._weak_form.stored import drift_from, packed_drift
 from stitchflow._weak_form.uncertainty import Uncertainty
 
 SWITCHES = ("field", "growth", "radial")  # settings of the command line, each true or false
-LEARNED = (Potential, Entropy, Interaction, VectorKernel, VectorField)
 
 
 @dataclass(frozen=True)
@@ -192,43 +192,6 @@ class WeakForm(Method):
             units,
         )
         return method, WeakFlow(cls.name, ready, data, known), ready
-
-
-def check_term(term: Term) -> None:
-    """Refuse a `term` that is not linear in unknown coefficients, or not known to be."""
-    if term.reads_density and not isinstance(term, Entropy):
-        raise BadInput(
-            f"energy: WeakForm cannot learn {term!r}: it reads the density, which averages do not "
-            "have"
-        )
-    if type(term) not in LEARNED or getattr(term, "function", None) is not None:
-        raise BadInput(f"energy: WeakForm cannot learn {term!r}")
-    if isinstance(term, VectorField) and term.time_varying:
-        raise BadInput(f"energy: WeakForm learns a field that does not vary in time, got {term!r}")
-    if isinstance(term, Entropy) and not term.learn and term.start is None:
-        raise BadInput("energy: Entropy(learn=False) needs a beta")
-
-
-def check_growth(growth: Any) -> None:
-    """Refuse what is not a rate that averages can tell."""
-    if growth is None:
-        return
-    if not isinstance(growth, Growth):
-        raise BadInputType(f"growth must be a Growth or None, got {growth!r}")
-    if growth.prior is not None:
-        raise BadInput("growth: WeakForm learns the rate from averages alone, without a prior")
-
-
-def check_data(energy: Energy, growth: Growth | None, data: Snapshots) -> None:
-    """Refuse data that cannot tell the terms."""
-    directed = [term for term in energy.only(Interaction) if not term.radial]
-    if directed and data.dim > 3:
-        raise BadInput(
-            "energy: WeakForm learns an Interaction that is not radial in one to three dimensions, "
-            f"got {data.dim}"
-        )
-    if growth is not None and data.paired:
-        raise BadInput("growth: individuals that are followed do not divide; leave out their ids")
 
 
 class WeakFlow(DrivenFlow):

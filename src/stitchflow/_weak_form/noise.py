@@ -11,7 +11,7 @@ from scipy.linalg.lapack import dpstrf  # pyright: ignore
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.carry import Carried
-from stitchflow._weak_form.drift import PairPart
+from stitchflow._weak_form.drift_parts import PairPart
 from stitchflow._weak_form.growing import grown
 from stitchflow._weak_form.moments import Gap, Moments
 from stitchflow._weak_form.pair_push import Geometry

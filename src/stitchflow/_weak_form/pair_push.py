@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stitchflow._weak_form.bases import Splines, cubic, cubic_bends, cubic_slopes
-from stitchflow._weak_form.drift import PairPart, Ranged
+from stitchflow._weak_form.drift_parts import PairPart, Ranged
 from stitchflow._weak_form.neighbours import Geometry as Geometry
 from stitchflow._weak_form.neighbours import Neighbours as Neighbours
 

@@ -19,7 +19,7 @@ from stitchflow._weak_form import constants
 from stitchflow._weak_form.assemble import fitted_terms
 from stitchflow._weak_form.bases import Block, Bumps, Splines
 from stitchflow._weak_form.displacement import DisplacementPush
-from stitchflow._weak_form.drift import Drift, Landscape, PairPart
+from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.moments import Moments, Window, gaps_of, straight_lines, windows
 from stitchflow._weak_form.noise import FollowedIndividuals, OtherIndividuals, SameIndividuals

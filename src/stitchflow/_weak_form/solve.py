@@ -73,7 +73,8 @@ def gauss_newton(
         tell: is given the estimate after every round.
     """
     now, last, halves = start, None, 0
-    for count in range(1, most + 1):
+    stages = Stages(priors)
+    for count in range(1, most * stages.number + 1):
         observed = _observe(moments, noise, now)
         if last is not None and not last.improved(observed):
             halves += 1
@@ -96,7 +97,7 @@ def gauss_newton(
             shares = white.shares[k] * float(noise.beta_is_noise)
             equations.add(a, r + a[:, :-1] @ now.c, shares, white.sizes[k])
         equations.log_volume = white.log_volume
-        span, posterior = shortest(equations, priors, learn_beta)
+        span, posterior = shortest(equations, stages.allowed, learn_beta)
         size = sum(float(r @ r) for r in residuals)
         last = _Round(now.c, now.beta, white, size, size / max(equations.rows, 1), posterior.known)
         moved = sum(float(((a[:, :-1] @ (posterior.mean - now.c)) ** 2).sum()) for a in designs)
@@ -108,9 +109,42 @@ def gauss_newton(
             posterior.mean, beta, posterior, span, count, still, size / max(equations.rows, 1)
         )
         tell(now)
-        if still:
+        if stages.ended(still, most):
             break
     return now
+
+
+class Stages:
+    """Spare blocks are allowed one after the other, each once those before it have settled.
+
+    At a start from nothing they would explain what is only the error of the start.
+
+    Arguments:
+        priors: the prior for every choice.
+    """
+
+    def __init__(self, priors: Priors):
+        self.priors, self.levels = priors, sorted({level for level, _ in priors})
+        self.number, self.rounds = len(self.levels), 0
+
+    @property
+    def allowed(self) -> Priors:
+        """The priors that may be chosen now."""
+        return {key: blocks for key, blocks in self.priors.items() if key[0] <= self.levels[0]}
+
+    def ended(self, still: bool, most: int) -> bool:
+        """Whether the last stage has ended; a stage that has is followed by the next.
+
+        Arguments:
+            still: whether the last round moved the estimate by less than its error.
+            most: the largest number of rounds of the last stage.
+        """
+        self.rounds += 1
+        if len(self.levels) == 1:
+            return still or self.rounds >= most
+        if still or self.rounds >= constants.FULL_ROUNDS:
+            self.levels, self.rounds = self.levels[1:], 0
+        return False
 
 
 def shortest(
@@ -118,7 +152,8 @@ def shortest(
 ) -> tuple[tuple[int, float], Posterior]:
     """The shortest range of pair terms whose evidence is within three nats of the best.
 
-    Likewise, blocks that are spare are left out unless they gain three nats.
+    Likewise, blocks that are spare are left out unless they gain as much, and three nats more for
+    each kind of them.
 
     Evidence hardly depends on a range beyond the true one, because V takes over what W loses. The
     shortest one therefore fixes the gauge, and it does not jump between rounds.
@@ -129,9 +164,10 @@ def shortest(
         learn_beta: whether beta is free.
     """
     found = {span: solve(equations, blocks, learn_beta) for span, blocks in priors.items()}
-    best = max(posterior.evidence for posterior in found.values())
+    worth = {key: p.evidence - constants.NATS * key[0] for key, p in found.items()}
+    best = max(worth.values())
     for span, posterior in found.items():
-        if posterior.evidence >= best - constants.NATS:
+        if worth[span] >= best - constants.NATS:
             return span, posterior
     raise AssertionError("some range has the best evidence")
 

@@ -12,7 +12,7 @@ from stitchflow._energy.packing import stored as stored_array
 from stitchflow._status import BadInput
 from stitchflow._weak_form.bases import Bumps, Splines
 from stitchflow._weak_form.displacement import DisplacementPush
-from stitchflow._weak_form.drift import Drift, Landscape
+from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.turning import Straight, Turning

@@ -13,7 +13,7 @@ from stitchflow._energy.vector_field import VectorField
 from stitchflow._status import BadInput
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block, Bumps
-from stitchflow._weak_form.drift import Landscape, Part, Place, Ranged
+from stitchflow._weak_form.drift_parts import Landscape, Part, Place, Ranged
 
 
 class Straight(Landscape):

@@ -13,7 +13,7 @@ from stitchflow._status import BadInput
 from stitchflow._types import as_cloud, check_number
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Bumps, cubic
-from stitchflow._weak_form.drift import Drift, Landscape, PairPart
+from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.turning import Straight, Turning
 
