@@ -102,8 +102,8 @@ class Fit:
     def uncertainty(self) -> Any:
         """Standard errors of the energy; `NotAvailable` for methods without them.
 
-        `potential(x, t)`, `force(x, t)`, `interaction(r)`, `kernel(r)` and `beta` are each a
-        `Spread` of a mean and a standard deviation, in the user's units.
+        `potential(x, t)`, `force(x, t)`, `interaction(r)`, `kernel(r)`, `field(x)`, `growth(x)` and
+        `beta` are each a `Spread` of a mean and a standard deviation, in the user's units.
         """
         return self.flow.uncertainty
 
