@@ -53,11 +53,14 @@ class Growing:
         return self.bumps.values(x) - self.centre
 
     def blocks(self, widths: Any, ranges: Any) -> dict[float, list[Block]]:
-        """Coordinates, products of two and bumps, each with a size that the evidence decides."""
+        """Coordinates, products of two and bumps, each with a size that the evidence decides.
+
+        The first two are there from the start: what grows in place would else be taken for motion.
+        """
         first, *rest = self.bumps.blocks()
         lines, products = np.split(first.factor, [self.bumps.dim], axis=1)
-        own = [Block("g, coordinates", lines, spare=1), Block("g, products", products, spare=1)]
-        return {0.0: own + [Block(f"g, {b.name}", b.factor, spare=2) for b in rest]}
+        own = [Block("g, coordinates", lines), Block("g, products", products)]
+        return {0.0: own + [Block(f"g, {b.name}", b.factor, spare=1) for b in rest]}
 
 
 class Gain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -43,8 +43,6 @@ from stitchflow._weak_form.rest import at_rest
 from stitchflow._weak_form.stored import drift_from, packed_drift
 from stitchflow._weak_form.uncertainty import Uncertainty
 
-SWITCHES = ("field", "growth", "radial")  # settings of the command line, each true or false
-
 
 @dataclass(frozen=True)
 class WeakForm(Method):
@@ -81,6 +79,7 @@ class WeakForm(Method):
     """
 
     name = "weak-form"
+    setting_names: ClassVar[tuple[str, ...]] = ("field", "growth", "radial")
 
     energy: Energy = field(default_factory=lambda: Potential() + Entropy())
     basis: Basis | None = None
@@ -106,11 +105,10 @@ class WeakForm(Method):
         return replace(self, energy=physics)
 
     def with_settings(self, settings: Mapping[str, Any], **terms: bool) -> WeakForm:
-        unknown = [name for name in settings if name not in SWITCHES]
-        if unknown:
-            known = ", ".join(SWITCHES)
-            raise BadInput(f"--method {self.name} has the settings {known}, got {unknown[0]!r}")
         for name, value in settings.items():
+            if name not in self.setting_names:
+                known = ", ".join(self.setting_names)
+                raise BadInput(f"--method {self.name} has the settings {known}, got {name!r}")
             if value not in (0, 1):
                 raise BadInput(f"{name} must be true or false, got {value!r}")
         chosen: list[Term] = [Potential(time_varying=terms.get("time_varying", False))]
@@ -139,9 +137,8 @@ class WeakForm(Method):
         explained = estimate.misfit < constants.UNEXPLAINED
         if not explained:
             message += f"; residuals are {np.sqrt(estimate.misfit):.1f} times what noise explains"
-        if estimate.span[0] == 0 and (grows or self.energy.only(VectorField)):
-            asked = "growth" if grows else "field"
-            message += f"; the data ask for no {asked}, which is taken as zero"
+        if estimate.span[0] == 0 and self.energy.only(VectorField):
+            message += "; the data ask for no field, which is taken as zero"
         if problem.entropy is not None:
             beta = flow.uncertainty.beta
             message += f"; beta = {beta.mean:.3g} +- {beta.sd:.1g}"
