@@ -13,10 +13,10 @@ from stitchflow._energy.simulate import simulate
 from stitchflow._energy.within import Populations
 from stitchflow._judging.evaluate import evaluate
 from stitchflow._judging.judge import Sample
+from stitchflow._method.dividing import survivors_within
 from stitchflow._method.driven import DrivenFlow
 from stitchflow._reading.formats import Columns
 from stitchflow._reading.tables import read_table
-from stitchflow._stitching.stitched_flow import survivors_within
 from stitchflow.cli import main
 from stitchflow.rivals import Nearest
 

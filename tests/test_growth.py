@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._stitching.stitched_flow import survivors
+from stitchflow._method.dividing import survivors
 
 STEPS = sf.Optimiser(steps=500)
 FIRST_STAGE = sf.Consistency(steps=0)

@@ -88,7 +88,8 @@ def fit(
     if not 0.0 <= test_fraction < 1.0:
         raise BadInput(f"--test-fraction must be in [0, 1), got {test_fraction:g}")
     terms = {"time_varying": time_varying, "interaction": interaction, "no_entropy": no_entropy}
-    chosen = method_named(method, "--method").with_settings(parse_settings(set_ or []), **terms)
+    chosen = method_named(method, "--method")
+    chosen = chosen.with_settings(parse_settings(set_ or [], chosen.setting_names), **terms)
     if total is not None and not (math.isfinite(total) and total > 0):
         raise BadInput(f"--total must be a number above 0, got {total:g}")
     features = None if columns is None else tuple(columns.split(","))

@@ -19,6 +19,7 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.terms import Potential, Term, ready
+from stitchflow._energy.vector_field import VectorField
 from stitchflow._html import table
 from stitchflow._measure.kde import KDE, Cloud, Field
 from stitchflow._status import BadInput, BadInputType
@@ -203,15 +204,20 @@ class Energy(eqx.Module):
         return _force(self, points, time) * self._units.speed
 
     def interaction(self, r: Any) -> Float[Array, " m"]:
-        """W at distances `r` of shape (m,), for interactions that depend on the distance alone.
+        """W at distances `r` of shape (m,), or at displacements (m, d) where W is not radial.
 
         >>> pairs = sf.Energy.known(sf.Interaction(lambda r: r**2), dim=2)
         >>> pairs.interaction([1.0, 3.0]).tolist()
         [1.0, 9.0]
         """
-        terms = self.only(Interaction)
-        if not terms or not all(term.radial for term in terms):
-            raise BadInput(f"this energy has no radial interaction: {self!r}")
+        terms, radial = self.only(Interaction), np.ndim(r) < 2
+        if not terms or any(term.radial != radial for term in terms):
+            kind = "radial interaction" if radial else "interaction of displacements"
+            raise BadInput(f"this energy has no {kind}: {self!r}")
+        if not radial:
+            z = jnp.asarray(as_cloud(r, "r", self._units.dim) / self._units.length, float)
+            values = [term.of_displacements(z) for term in terms]
+            return jnp.stack(values).sum(0) * self._units.energy
         distances = jnp.asarray(np.atleast_1d(np.asarray(r, float)) / self._units.length, float)
         values = [term.interaction(distances) for term in terms]
         return jnp.stack(values).sum(0) * self._units.energy
@@ -223,6 +229,22 @@ class Energy(eqx.Module):
             raise BadInput(f"this energy has no vector kernel: {self!r}")
         z = jnp.asarray(as_cloud(r, "r", self._units.dim) / self._units.length, float)
         return jnp.stack([term.kernel(z) for term in terms]).sum(0) * self._units.speed
+
+    def field(self, x: Any, t: float | None = None) -> Float[Array, "m d"]:
+        """The velocity of the vector fields at points `x` (m, d), with the `t` of `potential`.
+
+        >>> turn = sf.VectorField(lambda x: np.array([[0.0, -1.0], [1.0, 0.0]]) @ x)
+        >>> sf.Energy.known(turn, dim=2).field([[1.0, 0.0]]).tolist()
+        [[0.0, 1.0]]
+        """
+        terms = self.only(VectorField)
+        if not terms:
+            raise BadInput(f"this energy has no vector field: {self!r}")
+        points, time = self._arguments(x, t)
+        times = jnp.broadcast_to(time, points.shape[:1])
+        return jnp.stack([term.velocity(points, times) for term in terms]).sum(0) * (
+            self._units.speed
+        )
 
     def velocity(self, x: Any, t: float | None, measure: Any) -> Float[Array, "m d"]:
         r"""The velocity $-\nabla\,\delta F/\delta\rho$ (plus $K * \rho$) at points.

@@ -117,6 +117,10 @@ class Interaction(Term):
         """W at distances, internal units."""
         return jax.vmap(self._of_distance)(r)
 
+    def of_displacements(self, z: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """W at displacements, internal units, where it is not radial."""
+        return jax.vmap(self._of_displacement)(z)
+
     def first_variation(self, x: Array, t: Array, cloud: Cloud, field: Field) -> Array:
         if self.radial:
             table = self._table(self._of_distance)

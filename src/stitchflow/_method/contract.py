@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -102,8 +102,8 @@ class Fit:
     def uncertainty(self) -> Any:
         """Standard errors of the energy; `NotAvailable` for methods without them.
 
-        `potential(x, t)`, `force(x, t)`, `interaction(r)`, `kernel(r)` and `beta` are each a
-        `Spread` of a mean and a standard deviation, in the user's units.
+        `potential(x, t)`, `force(x, t)`, `interaction(r)`, `kernel(r)`, `field(x)`, `growth(x)` and
+        `beta` are each a `Spread` of a mean and a standard deviation, in the user's units.
         """
         return self.flow.uncertainty
 
@@ -174,6 +174,7 @@ class Method(ABC):
     """
 
     name: str
+    setting_names: ClassVar[tuple[str, ...]] = ()  # for `--set`; empty for those of stitching
 
     def __init_subclass__(cls, **settings: Any) -> None:
         """Enter every named method of this package in `METHODS`."""

@@ -74,15 +74,21 @@ def _with_setting(method: Any, key: str, value: Any) -> Any:
         return replace(method, **{part: replace(before, **{name: value})})
 
 
-def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` texts as numbers, booleans or widths such as 64,64."""
+def parse_settings(pairs: Sequence[str], names: Sequence[str] = ()) -> dict[str, Any]:
+    """`KEY=VALUE` texts as numbers, booleans or widths such as 64,64.
+
+    Arguments:
+        pairs: the texts.
+        names: the settings that there are, if they are not those of stitching.
+    """
     settings: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key or not text:
             raise BadInput(f"--set takes KEY=VALUE, got {pair!r}")
-        if key not in (*SETTINGS, *SHORT):
-            raise BadInput(f"--set {key}: no such setting; there are {', '.join(SETTINGS)}")
+        if key not in (names or (*SETTINGS, *SHORT)):
+            listed = ", ".join(names or SETTINGS)
+            raise BadInput(f"--set {key}: no such setting; there are {listed}")
         widths = key.rpartition(".")[2] == "hidden"
         try:
             value = json.loads(f"[{text}]" if widths else text)

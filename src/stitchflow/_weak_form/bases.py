@@ -6,7 +6,7 @@ of Gaussian processes, one for each width, whose variances the evidence decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -24,11 +24,20 @@ class Block:
         name: what the block describes, for messages.
         factor: the coefficients are `factor @ u` with u independent of equal variance, (f, u).
         flat: whether the variance is so large that the prior says nothing.
+        spare: zero for a block that is always used; one for a block that is used only where the
+            evidence clearly asks for it, and two where it asks for more than those of one.
     """
 
     name: str
     factor: np.ndarray
     flat: bool = False
+    spare: int = 0
+
+    def placed(self, first: int, size: int, name: str = "") -> Block:
+        """This block where its coefficients are some of all `size`, from the `first` on."""
+        factor = np.zeros((size, self.factor.shape[1]))
+        factor[first : first + len(self.factor)] = self.factor
+        return replace(self, name=name + self.name, factor=factor)
 
 
 @dataclass(frozen=True)

@@ -6,125 +6,15 @@ against the test function carried back in time (Dynkin's formula), so that no de
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from stitchflow._weak_form import constants
-from stitchflow._weak_form.bases import Bumps
-from stitchflow._weak_form.pair_push import Geometry, Neighbours, PairPush
-
-
-@dataclass(frozen=True)
-class Drift:
-    """What moves individuals, up to coefficients: a potential that may vary in time, and pairs.
-
-    Arguments:
-        bumps: the functions of V; None without a potential.
-        powers: the number of powers of time that multiply each of them.
-        pairs: the pushes of pairs.
-    """
-
-    bumps: Bumps | None
-    powers: int
-    pairs: tuple[PairPush, ...]
-
-    @property
-    def count(self) -> int:
-        """The number of coefficients."""
-        own = 0 if self.bumps is None else self.bumps.count * self.powers
-        return own + sum(push.splines.count for push in self.pairs)
-
-    def waves(self, t: float) -> np.ndarray:
-        """The Legendre polynomials of time that multiply the functions of V; t is in [0, 1]."""
-        return np.polynomial.legendre.legvander(np.atleast_1d(2.0 * t - 1.0), self.powers - 1)[0]
-
-    def parts(self, c: np.ndarray, t: float) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The coefficients of V at a time, and those of each pair push."""
-        own = 0 if self.bumps is None else self.bumps.count * self.powers
-        ends = own + np.cumsum([push.splines.count for push in self.pairs], dtype=int)
-        pieces = [c[e - p.splines.count : e] for e, p in zip(ends, self.pairs, strict=True)]
-        return self.waves(t) @ c[:own].reshape(self.powers, -1), pieces
-
-    def slope(self, x: np.ndarray, t: float, c: np.ndarray, near: Neighbours | None) -> np.ndarray:
-        """Minus the drift of several copies of the individuals, (copies, n, d)."""
-        own, pieces = self.parts(c, t)
-        flat = x.reshape(-1, x.shape[2])
-        out = np.zeros_like(flat) if self.bumps is None else self.bumps.slope(flat, own)
-        out = out.reshape(x.shape)
-        for k, place in self._populations(x, near):
-            for push, piece in zip(self.pairs, pieces, strict=True):
-                out[k] += push.push(place, piece)
-        return out
-
-    def bend(
-        self, x: np.ndarray, t: float, c: np.ndarray, near: Neighbours | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`slope`, its derivative by the individual's own place, and the features of pairs.
-
-        Their shapes are (copies, n, d), (copies, n, d, d) and (copies, n, d, features of pairs).
-        """
-        own, pieces = self.parts(c, t)
-        d = x.shape[2]
-        slope, bent = np.zeros(x.shape), np.zeros((*x.shape, d))
-        pushes = np.zeros((*x.shape, sum(map(len, pieces))))
-        if self.bumps is not None:
-            flat = x.reshape(-1, d)
-            bells = self.bumps.bells(flat)
-            slope += self.bumps.slope(flat, own, bells).reshape(slope.shape)
-            bent += self.bumps.hessian(flat, own, bells).reshape(bent.shape)
-        for k, place in self._populations(x, near):
-            here = 0
-            for push, piece in zip(self.pairs, pieces, strict=True):
-                slope[k] += push.push(place, piece)
-                bent[k] += push.jacobian(place, piece)
-                pushes[k, ..., here : here + len(piece)] = push.features(place)
-                here += len(piece)
-        return slope, bent, pushes
-
-    def features(self, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
-        """The derivative of `slope` by the coefficients, (n, d, f); `pushes` are those of pairs."""
-        parts = []
-        if self.bumps is not None:
-            slopes = self.bumps.slopes(x)
-            parts = [slopes * wave for wave in self.waves(t)]
-        return np.concatenate([*parts, pushes], axis=2)
-
-    def gather(self, a: np.ndarray, x: np.ndarray, t: float, pushes: np.ndarray) -> np.ndarray:
-        """Sums over individuals of covectors times `features`, (p, f).
-
-        Arguments:
-            a: the covectors, (d, p, n).
-            x: the individuals, (n, d).
-            t: the time.
-            pushes: the features of pairs, (n, d, features of pairs).
-        """
-        parts = []
-        if self.bumps is not None:
-            sums = self.bumps.gather(a, x)
-            parts = [sums * wave for wave in self.waves(t)]
-        if self.pairs:
-            parts.append(sum(a[k] @ pushes[:, k] for k in range(x.shape[1])))
-        return np.concatenate(parts, axis=1)
-
-    def _populations(
-        self, x: np.ndarray, near: Neighbours | None
-    ) -> Iterator[tuple[int | slice, Geometry]]:
-        """The copies and the geometry of the population that acts on them.
-
-        Where copies lie close together compared with the splines, one population stands for all:
-        the difference is of second order in the noise, and of none on average over two copies.
-        """
-        if near is None or not self.pairs:
-            return
-        fine = constants.ONE_POPULATION * min(push.splines.step for push in self.pairs)
-        if len(x) > 1 and np.abs(x - x.mean(axis=0)).mean() < fine:
-            yield slice(None), Geometry.at(near, x.mean(axis=0))
-            return
-        for k in range(len(x)):
-            yield k, Geometry.at(near, x[k])
+from stitchflow._weak_form.drift_parts import Drift as Drift
+from stitchflow._weak_form.growing import Gain
+from stitchflow._weak_form.neighbours import Neighbours
 
 
 @dataclass(frozen=True)
@@ -140,6 +30,7 @@ class Carried:
         h: the duration of a step.
         way: for every step its middle time, the places there, the derivative of the displacement
             by the place, and the features of pairs.
+        gain: how much individuals have multiplied; None where they do not.
     """
 
     drift: Drift
@@ -149,6 +40,7 @@ class Carried:
     steps: int
     h: float
     way: list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]
+    gain: Gain | None = None
 
     @property
     def finite(self) -> bool:
@@ -157,7 +49,13 @@ class Carried:
         near = (np.abs(self.x) < constants.FAR).all()
         return bool(near and all(np.isfinite(size).all() for size in sizes))
 
-    def design(self, slopes: np.ndarray, shares: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def design(
+        self,
+        slopes: np.ndarray,
+        shares: np.ndarray,
+        rows: np.ndarray,
+        apart: np.ndarray | None = None,
+    ) -> np.ndarray:
         """The derivative of averages by the coefficients and log beta, (p, f + 1).
 
         The gradients of the test functions are carried back in time, which costs as much as there
@@ -167,17 +65,34 @@ class Carried:
             slopes: the gradients of the test functions at the ends, (2, rows, d, p).
             shares: how much each individual counts, (rows,).
             rows: which individuals are averaged over.
+            apart: where individuals multiply, how far the test functions are from their averages,
+                (2, rows, p); slopes and these are multiplied by how much they have multiplied.
         """
         _, m, d, p = slopes.shape
         a = (slopes * (0.5 * shares)[:, None, None]).transpose(2, 3, 0, 1).reshape(d, p, 2 * m)
         last = a.transpose(1, 2, 0).reshape(p, -1) @ self.by_log_beta[:, rows].reshape(-1)
         out = np.zeros((p, self.drift.count))
+        grown = None
+        if self.gain is not None and apart is not None:
+            grown = (apart * (0.5 * shares)[:, None]).transpose(2, 0, 1).reshape(p, 2 * m)
+            last = last + grown @ self.gain.by_log_beta[:, rows].reshape(-1)
         for t, middle, bent, pushes in reversed(self.way):
             place, bent = middle[:, rows].reshape(-1, d), bent[:, rows].reshape(-1, d, d)
+            # A rate at the middle of a step depends on both ends of the step alike.
+            half = 0.0 if grown is None else self._half_rate(grown, place)
+            a = a + half
             pushed = self.h * (a - 0.5 * _across(a, bent))
             out -= self.drift.gather(pushed, place, t, pushes[:, rows].reshape(2 * m, d, -1))
-            a = a + _across(a, 0.5 * bent @ bent - bent)
+            a = a + _across(a, 0.5 * bent @ bent - bent) + half
+            if grown is not None and self.gain is not None:
+                out[:, self.drift.moving :] += self.h * grown @ self.gain.growth.values(place)
         return np.concatenate([out, last[:, None]], axis=1)
+
+    def _half_rate(self, grown: np.ndarray, place: np.ndarray) -> np.ndarray:
+        """Half of what the rate of a step adds to covectors, (d, p, n)."""
+        assert self.gain is not None
+        slope = self.gain.growth.bumps.slope(place, self.gain.c)
+        return 0.5 * self.h * slope.T[:, None, :] * grown
 
     def tangents(self, rows: np.ndarray) -> np.ndarray:
         """The derivative of each individual's mean place by coefficients and log beta.
@@ -232,8 +147,8 @@ def carry(
     """Individuals after a gap, by midpoint steps between halves of the noise.
 
     Arguments:
-        drift: the functions of the energy.
-        c: their coefficients.
+        drift: what moves individuals, and how they multiply.
+        c: the coefficients.
         beta: the noise.
         x: the individuals at the start, (n, d).
         start: the time of the start, in [0, 1].
@@ -247,6 +162,7 @@ def carry(
     signs = np.array([1.0, -1.0])[:, None, None]
     y, by_log_beta, spread = np.stack([x, x]), np.zeros((2, n, d)), np.zeros((2, n, d, d))
     needed, way = 1, []
+    gain = None if drift.growth is None else Gain(drift.growth, c, (2, n))
     for s in range(steps + 1):
         kick = signs * np.sqrt(2.0 * beta) * kicks[s]
         # The ends have half a step each.
@@ -261,9 +177,11 @@ def carry(
         y, bent = y - h * slope, h * bent
         way.append((t, middle, bent, pushes))
         moved = np.eye(d) - bent + 0.5 * bent @ bent
-        by_log_beta = np.einsum("knab,knb->kna", moved, by_log_beta)
+        before, by_log_beta = by_log_beta, np.einsum("knab,knb->kna", moved, by_log_beta)
+        if gain is not None:
+            gain.add(h, middle, 0.5 * (before + by_log_beta))
         spread = moved @ spread @ moved.swapaxes(-1, -2)
-    return Carried(drift, y, by_log_beta, spread.mean(axis=0), needed, h, way)
+    return Carried(drift, y, by_log_beta, spread.mean(axis=0), needed, h, way, gain)
 
 
 def _kicks(rng: np.random.Generator, n: int, d: int, steps: int) -> np.ndarray:

@@ -105,3 +105,14 @@ RARE = 0.25
 
 # The difference in the logarithm of a common factor by which volumes are compared.
 RAY_STEP = 0.1
+
+# A field that turns: its narrowest bumps in the plane, and the number of its bumps in space.
+TURNING_FINEST, TURNING_BUMPS = 0.5, 60
+
+# Bumps of the growth rate, all of the largest width of V: growth changes slowly in space.
+GROWTH_BUMPS = 60
+
+# A W that is not radial, by dimension: the factor of the widths, the number of bumps, and how far
+# they go, in ranges of the longest envelope. Pairs are summed in parts of bounded memory.
+DISPLACEMENT_WIDER = {1: 1.0, 2: 1.0, 3: 2.0}
+MOST_DISPLACEMENT_BUMPS, DISPLACEMENT_REACH, PAIRS_AT_ONCE = 200, 2.0, 20_000

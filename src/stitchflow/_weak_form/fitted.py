@@ -39,13 +39,21 @@ class BumpSum(eqx.Module):
             waves.append(x[:, d])  # the time, from -1 to 1
         for k in range(2, self.coefficients.shape[0]):
             waves.append(((2 * k - 1) * x[:, d] * waves[-1] - (k - 1) * waves[-2]) / k)
-        place = x[:, :d]
-        i, j = np.triu_indices(d)
-        squares = ((place[:, None, :] - self.centres[None]) ** 2).sum(-1)
-        bells = jnp.exp(-0.5 * squares / (self.widths**2)[None])
-        values = jnp.concatenate([place, place[:, i] * place[:, j], bells], axis=1)
-        each = values @ self.coefficients.T + self.constant[None]
+        each = (
+            bump_values(x[:, :d], self.centres, self.widths) @ self.coefficients.T
+            + self.constant[None]
+        )
         return (each * jnp.stack(waves, axis=1)).sum(1, keepdims=True)
+
+
+def bump_values(
+    x: Float[Array, "m d"], centres: Float[Array, "j d"], widths: Float[Array, " j"]
+) -> Float[Array, "m f"]:
+    """Coordinates, products of two, and Gaussian bumps at points."""
+    i, j = np.triu_indices(x.shape[1])
+    squares = ((x[:, None, :] - centres[None]) ** 2).sum(-1)
+    bells = jnp.exp(-0.5 * squares / (widths**2)[None])
+    return jnp.concatenate([x, x[:, i] * x[:, j], bells], axis=1)
 
 
 class BumpPotential(Potential):

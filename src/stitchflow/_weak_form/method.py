@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -22,22 +23,24 @@ from stitchflow._energy.packing import (
     with_arrays,
 )
 from stitchflow._energy.packing import stored as stored_array
-from stitchflow._energy.pair_terms import Interaction, VectorKernel
+from stitchflow._energy.pair_terms import Interaction
 from stitchflow._energy.terms import Entropy, Potential, Term
+from stitchflow._energy.vector_field import VectorField
 from stitchflow._measure.kde import KDE
 from stitchflow._method.contract import Fit, Method, Packed
+from stitchflow._method.dividing import simulate_dividing
 from stitchflow._method.driven import DrivenFlow
 from stitchflow._method.flow import Flow
-from stitchflow._parts import made
+from stitchflow._objective.growth import Growth
+from stitchflow._parts import LATER, made
 from stitchflow._status import BadInput, NotAvailable, Status
 from stitchflow._training.history import StageHistory
-from stitchflow._types import KeyLike, check_count
+from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow._weak_form import constants
-from stitchflow._weak_form.bases import Bumps, Splines
-from stitchflow._weak_form.carry import Drift
-from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.problem import Basis, Problem
+from stitchflow._weak_form.refusals import LEARNED, check_data, check_growth, check_term
 from stitchflow._weak_form.rest import at_rest
+from stitchflow._weak_form.stored import drift_from, packed_drift
 from stitchflow._weak_form.uncertainty import Uncertainty
 
 
@@ -62,30 +65,37 @@ class WeakForm(Method):
     samples nor densities.
 
     Arguments:
-        energy: which terms are learned: `Potential`, `Entropy`, a radial `Interaction`, and in the
-            plane a `VectorKernel` that is the same in all directions. Their `hidden` is not used.
+        energy: which terms are learned: `Potential`, `Entropy`, `Interaction` (one that is not
+            radial in at most three dimensions), in the plane a `VectorKernel` that is the same in
+            all directions, and a `VectorField` that does not vary in time. Next to a potential the
+            field has no divergence. The `hidden` of terms is not used.
         basis: what they are made of; None is the default `Basis`.
+        growth: a learned rate of birth minus death, `Growth()`; None for none. It adds
+            $\langle\eta g\rangle - \langle\eta\rangle\langle g\rangle$ to the equation, which
+            does not tell the mean of g: it is zero. The settings of `Growth` are not used.
 
-    >>> WeakForm(sf.Potential() + sf.InternalEnergy(lambda r: r**2))
-    Traceback (most recent call last):
-    stitchflow._status.BadInput: energy: WeakForm cannot learn InternalEnergy(U)
+    >>> WeakForm(sf.Potential() + sf.Interaction(radial=False))
+    WeakForm(energy=Potential(V(x)) + Interaction(W(x - y)), basis=None, growth=None)
     """
 
     name = "weak-form"
+    setting_names: ClassVar[tuple[str, ...]] = ("field", "growth", "radial")
 
     energy: Energy = field(default_factory=lambda: Potential() + Entropy())
     basis: Basis | None = None
+    growth: Growth | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if isinstance(self.energy, Term):
             object.__setattr__(self, "energy", Energy((self.energy,)))
         for term in self.energy.terms:
             check_term(term)
-        for kind in (Potential, Entropy, Interaction, VectorKernel):
+        for kind in LEARNED:
             if len(self.energy.only(kind)) > 1:
                 raise BadInput(f"energy: WeakForm learns one {kind.__name__}, got {self.energy!r}")
         if not self._moving:
             raise BadInput(f"energy needs a term that moves individuals, got {self.energy!r}")
+        check_growth(self.growth)
 
     @property
     def _moving(self) -> tuple[Any, ...]:
@@ -95,16 +105,25 @@ class WeakForm(Method):
         return replace(self, energy=physics)
 
     def with_settings(self, settings: Mapping[str, Any], **terms: bool) -> WeakForm:
-        if settings:
-            raise BadInput(f"--method {self.name} has no settings, got {', '.join(settings)}")
+        for name, value in settings.items():
+            if name not in self.setting_names:
+                known = ", ".join(self.setting_names)
+                raise BadInput(f"--method {self.name} has the settings {known}, got {name!r}")
+            if value not in (0, 1):
+                raise BadInput(f"{name} must be true or false, got {value!r}")
         chosen: list[Term] = [Potential(time_varying=terms.get("time_varying", False))]
-        chosen += [Interaction()] if terms.get("interaction") else []
+        if terms.get("interaction"):
+            chosen.append(Interaction(radial=bool(settings.get("radial", True))))
+        chosen += [VectorField(divergence_free=True)] if settings.get("field") else []
         chosen += [] if terms.get("no_entropy") else [Entropy()]
-        return replace(self, energy=Energy(tuple(chosen)))
+        growth = Growth() if settings.get("growth") else None
+        return replace(self, energy=Energy(tuple(chosen)), growth=growth)
 
     def fit(self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Any = None) -> Fit:
         began = time.perf_counter()
-        problem = Problem.of(self.energy, self.basis or Basis(), data)
+        check_data(self.energy, self.growth, data)
+        grows = self.growth is not None
+        problem = Problem.of(self.energy, self.basis or Basis(), data, grows)
         estimate, kind, history = problem.estimate()
         energy = problem.fitted(estimate, data.units)
         # A rate is seen by change, or by the noise of individuals that are known to be the same.
@@ -118,6 +137,8 @@ class WeakForm(Method):
         explained = estimate.misfit < constants.UNEXPLAINED
         if not explained:
             message += f"; residuals are {np.sqrt(estimate.misfit):.1f} times what noise explains"
+        if estimate.span[0] == 0 and self.energy.only(VectorField):
+            message += "; the data ask for no field, which is taken as zero"
         if problem.entropy is not None:
             beta = flow.uncertainty.beta
             message += f"; beta = {beta.mean:.3g} +- {beta.sd:.1g}"
@@ -142,15 +163,8 @@ class WeakForm(Method):
         own["weak/c"], own["weak/root"], own["weak/centre"] = known.c, known.root, known.centre
         if known.log_beta is not None:
             own["weak/log_beta"] = np.asarray(known.log_beta)
-        if known.drift.bumps is not None:
-            own["weak/centres"] = known.drift.bumps.centres
-            own["weak/widths"] = known.drift.bumps.widths
         header = packed_method(self, flow.energy) | {"form": terms_of(self.energy)}
-        header["pairs"] = [
-            [push.kind, push.splines.reach, push.splines.count, push.splines.even]
-            for push in known.drift.pairs
-        ]
-        header["powers"] = known.drift.powers
+        header["drift"] = packed_drift(known.drift, own)
         return Packed(header, {**flow.data.arrays, **named_arrays(flow.energy), **own})
 
     @classmethod
@@ -166,15 +180,8 @@ class WeakForm(Method):
         plain = lambda name: np.asarray(arrays[name], np.float64)
         for name in ("weak/c", "weak/root", "weak/centre"):
             stored_array(arrays, name)  # refuses a run that lacks it
-        bumps = (
-            Bumps(plain("weak/centres"), plain("weak/widths")) if "weak/widths" in arrays else None
-        )
-        pairs = tuple(
-            PairPush(Splines(float(reach), int(count), bool(even)), str(kind))
-            for kind, reach, count, even in header["pairs"]
-        )
         known = Uncertainty(
-            Drift(bumps, int(header["powers"]), pairs),
+            drift_from(header["drift"], arrays),
             plain("weak/c"),
             float(plain("weak/log_beta")) if "weak/log_beta" in arrays else None,
             plain("weak/root"),
@@ -182,17 +189,6 @@ class WeakForm(Method):
             units,
         )
         return method, WeakFlow(cls.name, ready, data, known), ready
-
-
-def check_term(term: Term) -> None:
-    """Refuse a `term` that is not linear in unknown coefficients, or not known to be."""
-    plain = type(term) in (Potential, Entropy, Interaction, VectorKernel)
-    if not plain or getattr(term, "function", None) is not None:
-        raise BadInput(f"energy: WeakForm cannot learn {term!r}")
-    if isinstance(term, Interaction) and not term.radial:
-        raise BadInput(f"energy: WeakForm learns a radial Interaction only, got {term!r}")
-    if isinstance(term, Entropy) and not term.learn and term.start is None:
-        raise BadInput("energy: Entropy(learn=False) needs a beta")
 
 
 class WeakFlow(DrivenFlow):
@@ -212,6 +208,45 @@ class WeakFlow(DrivenFlow):
     @property
     def uncertainty(self) -> Uncertainty:
         return self._uncertainty
+
+    def growth(self, x: Any, t: float) -> Float[Array, " m"]:
+        """The learned rate of birth minus death at points `x` (m, d), per unit of time.
+
+        It is the same at all times `t`, and its mean over all individuals is zero.
+        """
+        check_number(t, "t")
+        if self.uncertainty.drift.growth is None:
+            raise NotAvailable(self.method, "growth", "it was fitted without growth")
+        return jnp.asarray(self.uncertainty.growth(x).mean, float)
+
+    def mass(self, t: float) -> float:
+        raise NotAvailable(self.method, "mass", "averages do not tell the size of the population")
+
+    def simulate(
+        self,
+        x0: Any,
+        times: Any,
+        key: KeyLike = 0,
+        *,
+        weights: Any = None,
+        groups: Any = None,
+        ode: bool = False,
+    ) -> Float[Array, "t n d"]:
+        """Positions at `times` of individuals that the energy moves from `x0`.
+
+        With a learned growth rate, individuals divide and die along the SDE while their number
+        stays constant: a row is then not the same individual at all times.
+        """
+        if self.uncertainty.drift.growth is None or ode:
+            return super().simulate(x0, times, key, weights=weights, groups=groups, ode=ode)
+        return simulate_dividing(
+            self.energy, self.units, self.growth, x0, times, key, weights, groups
+        )
+
+    def simulate_same(
+        self, x0: Any, times: Any, key: KeyLike = 0, *, weights: Any = None, groups: Any = None
+    ) -> Float[Array, "t n d"]:
+        return super().simulate(x0, times, key, weights=weights, groups=groups)
 
     def sample(self, times: Any, n: int, key: KeyLike = 0) -> Float[Array, "t n d"]:
         check_count(n, "n")

@@ -11,6 +11,8 @@ from scipy.linalg.lapack import dpstrf  # pyright: ignore
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.carry import Carried
+from stitchflow._weak_form.drift_parts import PairPart
+from stitchflow._weak_form.growing import grown
 from stitchflow._weak_form.moments import Gap, Moments
 from stitchflow._weak_form.pair_push import Geometry
 
@@ -134,23 +136,24 @@ class SharedErrors:
             cross: the block of this gap and the one before, (tests, tests); None where the two are
                 independent.
         """
-        tests, here = self.moments.tests, self.gap.here
-        values = 0.5 * (tests.values(self.carried.x[0]) + tests.values(self.carried.x[1]))
+        here = self.gap.here
+        values, slopes, apart = at_ends(self.moments, self.gap, self.carried)
         pulled = -(values - here.weights @ values) @ inverse
         if cross is not None:
             seen = self.moments.seen(here)
             pulled += (seen - here.weights @ seen) @ cross.T
-        slopes = np.stack([tests.slopes(y) for y in self.carried.x])
         along = np.einsum("kndp,np->knd", slopes, pulled)[..., None]
-        return self.carried.design(along, here.weights**2, np.arange(len(here.x)))[0]
+        if apart is not None:
+            apart = np.einsum("knp,np->kn", apart, pulled)[..., None]
+        return self.carried.design(along, here.weights**2, np.arange(len(here.x)), apart)[0]
 
     def of_design(self) -> np.ndarray:
         """A design with random signs: its square has the expectation of the second sum."""
         here, rng = self.gap.here, np.random.default_rng((1, *self.gap.seed))
         signs = rng.choice([-1.0, 1.0], len(here.x))
-        slopes = np.stack([self.moments.tests.slopes(y) for y in self.carried.x])
+        _, slopes, apart = at_ends(self.moments, self.gap, self.carried)
         shares = here.weights * (signs - here.weights @ signs)
-        return self.carried.design(slopes, shares, np.arange(len(here.x)))
+        return self.carried.design(slopes, shares, np.arange(len(here.x)), apart)
 
 
 class Noise(ABC):
@@ -168,12 +171,27 @@ class Noise(ABC):
 
 def _averages(moments: Moments, gap: Gap, carried: Carried) -> tuple[np.ndarray, ...]:
     """Residual and design of averages, and the tests and their slopes at carried individuals."""
-    tests, n = moments.tests, len(gap.here.x)
-    slopes = np.stack([tests.slopes(y) for y in carried.x])
-    values = 0.5 * (tests.values(carried.x[0]) + tests.values(carried.x[1]))
-    design = carried.design(slopes, gap.here.weights, np.arange(n))
-    residual = gap.there.weights @ moments.seen(gap.there) - gap.here.weights @ values
+    values, slopes, apart = at_ends(moments, gap, carried)
+    weights = gap.here.weights
+    design = carried.design(slopes, weights, np.arange(len(weights)), apart)
+    residual = gap.there.weights @ moments.seen(gap.there) - weights @ values
     return residual, design, values, slopes.mean(axis=0)
+
+
+def at_ends(
+    moments: Moments, gap: Gap, carried: Carried
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The test functions at carried individuals (n, tests), their slopes, and what `design` needs.
+
+    Where individuals multiply, each counts as often as it has, in values and slopes.
+    """
+    tests, shares = moments.tests, gap.here.weights
+    slopes = np.stack([tests.slopes(y) for y in carried.x])
+    values, apart = np.stack([tests.values(y) for y in carried.x]), None
+    if carried.gain is not None:
+        values, apart, factors = grown(values, carried.gain.factors(shares), shares)
+        slopes = slopes * factors[:, :, None, None]
+    return values.mean(axis=0), slopes, apart
 
 
 def unseen_pushes(
@@ -188,11 +206,7 @@ def unseen_pushes(
         return None
     place = Geometry.at(here.near, here.x)
     weighted = (slopes * here.weights[:, None, None]).reshape(-1, slopes.shape[2])
-    pieces = drift.parts(c, here.time)[1]
-    done = sum(
-        push.sources(place, piece) @ weighted
-        for push, piece in zip(drift.pairs, pieces, strict=True)
-    )
+    done = sum(push.sources(place, c[own]) @ weighted for push, own in drift.only(PairPart))
     centred = gap.duration * (done - np.mean(done, axis=0))
     # Who is not seen now was not seen before either, so that gaps share this error.
     return lasting(gap) * here.unseen * centred.T @ centred

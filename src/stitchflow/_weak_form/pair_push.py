@@ -5,58 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from stitchflow._weak_form.bases import Splines, cubic, cubic_bends, cubic_slopes
+from stitchflow._weak_form.drift_parts import PairPart, Ranged
+from stitchflow._weak_form.neighbours import Geometry as Geometry
+from stitchflow._weak_form.neighbours import Neighbours as Neighbours
 
 
 @dataclass(frozen=True)
-class Neighbours:
-    """Every pair of individuals that act on each other, once, and how much the others count.
-
-    Arguments:
-        first: the row of one individual of each pair, (p,).
-        second: the row of the other one, (p,).
-        on_first: the share of the second in the push on the first, (p,).
-        on_second: the share of the first in the push on the second, (p,).
-    """
-
-    first: np.ndarray
-    second: np.ndarray
-    on_first: np.ndarray
-    on_second: np.ndarray
-
-    @staticmethod
-    def within(groups: np.ndarray, weights: np.ndarray, totals: np.ndarray) -> Neighbours:
-        """All pairs within a population.
-
-        The push on an individual is (N - 1) / N times the mean over the others who were seen, where
-        N counts those who were there.
-
-        Arguments:
-            groups: the population of each row as an integer, (n,).
-            weights: how much each row counts, (n,).
-            totals: how many individuals the population of each row had, (n,).
-        """
-        order = np.argsort(groups, kind="stable")
-        starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-        sizes = np.diff(np.append(starts, len(order)))
-        found = []
-        for size in np.unique(sizes):
-            i, j = np.triu_indices(size, 1)
-            rows = starts[sizes == size][:, None]
-            found.append((order[(rows + i).ravel()], order[(rows + j).ravel()]))
-        first, second = (np.concatenate(side) for side in zip(*found, strict=True))
-        n = len(groups)
-        others = np.bincount(first, weights[second], n) + np.bincount(second, weights[first], n)
-        scale = (1.0 - 1.0 / totals) / np.maximum(others, 1e-300)
-        return Neighbours(
-            first, second, weights[second] * scale[first], weights[first] * scale[second]
-        )
-
-
-@dataclass(frozen=True)
-class PairPush:
+class PairPush(PairPart):
     """A push along the line between two individuals, or at a right angle to it.
 
     With a spline function g of the distance, the drift of individual i is minus the mean over the
@@ -70,6 +27,21 @@ class PairPush:
 
     splines: Splines
     kind: str
+
+    @property
+    def count(self) -> int:
+        return self.splines.count
+
+    @property
+    def step(self) -> float:
+        return self.splines.step
+
+    def blocks(self, widths: tuple[float, ...], ranges: tuple[float, ...]) -> Ranged:
+        own = lambda span: self.splines.blocks(self.kind, widths, span)
+        reach = self.splines.reach
+        if self.kind != "interaction":
+            return {0.0: own(reach)}
+        return {s: own(s) for s in tuple(s for s in ranges if s <= reach) or (reach,)}
 
     def _turned(self, z: np.ndarray) -> np.ndarray:
         return np.stack([-z[:, 1], z[:, 0]], axis=1) if self.kind == "turning" else z
@@ -85,7 +57,7 @@ class PairPush:
             return [b / self.splines.step**2 for b in cubic_bends(u)]
         return [-b / self.splines.step for b in cubic_slopes(u)]
 
-    def features(self, near: Geometry) -> np.ndarray:
+    def each_push(self, near: Geometry) -> np.ndarray:
         """The push of every spline on every individual, (n, d, f)."""
         pairs, n, d, wide = near.pairs, near.n, near.e.shape[1], self.splines.count + 5
         cell, u = self.splines.pieces(near.r)
@@ -100,24 +72,10 @@ class PairPush:
                 sums[a, p:] += np.bincount(keys, values, n * wide)[: n * wide - p]
         return self.splines.fold(sums.reshape(d, n, wide)).transpose(1, 0, 2)
 
-    def push(self, near: Geometry, c: np.ndarray) -> np.ndarray:
-        """The push with coefficients `c`, (n, d)."""
+    def force(self, near: Geometry, c: np.ndarray) -> np.ndarray:
         cell, u = self.splines.pieces(near.r)
         size = _sum_at(self.splines.unfold(c), cell, self._pieces(u))
-        return near.total(self._turned(near.e) * size[:, None], -1.0)
-
-    def sources(self, near: Geometry, c: np.ndarray) -> csr_array:
-        """What each individual does to all others, (n, n d): the rows of those who push."""
-        cell, u = self.splines.pieces(near.r)
-        size = _sum_at(self.splines.unfold(c), cell, self._pieces(u))
-        force, pairs, d = self._turned(near.e) * size[:, None], near.pairs, near.e.shape[1]
-        rows, columns, values = [], [], []
-        for a in range(d):
-            rows += [pairs.second, pairs.first]
-            columns += [pairs.first * d + a, pairs.second * d + a]
-            values += [pairs.on_first * force[:, a], -pairs.on_second * force[:, a]]
-        entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-        return csr_array(entries, shape=(near.n, near.n * d))
+        return self._turned(near.e) * size[:, None]
 
     def jacobian(self, near: Geometry, c: np.ndarray) -> np.ndarray:
         """The derivative of each individual's push by its own place, (n, d, d)."""
@@ -133,39 +91,6 @@ class PairPush:
         out += near.total(across[:, None], 1.0)[:, :, None] * np.eye(d)
         if self.kind == "turning":
             out = np.stack([-out[:, 1], out[:, 0]], axis=1)
-        return out
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """The distances and directions of all pairs of a population at some places.
-
-    Arguments:
-        pairs: who acts on whom.
-        n: the number of individuals.
-        r: the distance of each pair, (p,).
-        e: the unit vector from the second to the first, (p, d).
-    """
-
-    pairs: Neighbours
-    n: int
-    r: np.ndarray
-    e: np.ndarray
-
-    @staticmethod
-    def at(pairs: Neighbours, x: np.ndarray) -> Geometry:
-        """The geometry of individuals at `x`, (n, d)."""
-        z = x[pairs.first] - x[pairs.second]
-        r = np.sqrt(np.einsum("pd,pd->p", z, z)) + 1e-9
-        return Geometry(pairs, len(x), r, z / r[:, None])
-
-    def total(self, values: np.ndarray, sign: float) -> np.ndarray:
-        """The sum over pairs for each individual, (n, k); `sign` is what the second one gets."""
-        out = np.empty((self.n, values.shape[1]))
-        for k in range(values.shape[1]):
-            out[:, k] = np.bincount(self.pairs.first, self.pairs.on_first * values[:, k], self.n)
-            second = np.bincount(self.pairs.second, self.pairs.on_second * values[:, k], self.n)
-            out[:, k] += sign * second
         return out
 
 

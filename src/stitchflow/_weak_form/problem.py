@@ -12,13 +12,16 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
-from stitchflow._energy.terms import Entropy, Potential, Term
+from stitchflow._energy.terms import Entropy, Potential
+from stitchflow._parts import Part
 from stitchflow._status import BadInput
 from stitchflow._types import check_number
 from stitchflow._weak_form import constants
+from stitchflow._weak_form.assemble import fitted_terms
 from stitchflow._weak_form.bases import Block, Bumps, Splines
-from stitchflow._weak_form.carry import Drift
-from stitchflow._weak_form.fitted import BumpPotential, SplineInteraction, SplineKernel
+from stitchflow._weak_form.displacement import DisplacementPush
+from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
+from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.moments import Gap, Moments, Window, gaps_of, straight_lines, windows
 from stitchflow._weak_form.noise import (
     FollowedIndividuals,
@@ -28,11 +31,12 @@ from stitchflow._weak_form.noise import (
 )
 from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.solve import Estimate, Priors, gauss_newton, prefers_same
+from stitchflow._weak_form.turning import field_parts
 from stitchflow._weak_form.uncertainty import Uncertainty
 
 
 @dataclass(frozen=True)
-class Basis:
+class Basis(Part):
     """What V, W and K are made of, in units of the data's length (`Snapshots.units`).
 
     V is a sum of powers of first and second degree and of one Gaussian process for each width. W
@@ -92,8 +96,15 @@ class Problem:
     followed: bool
 
     @staticmethod
-    def of(energy: Energy, basis: Basis, data: Snapshots) -> Problem:
-        """The problem of learning the terms of an `energy` in a `basis` from `data`."""
+    def of(energy: Energy, basis: Basis, data: Snapshots, grows: bool = False) -> Problem:
+        """The problem of learning the terms of an `energy` in a `basis` from `data`.
+
+        Arguments:
+            energy: the terms.
+            basis: what they are made of.
+            data: the snapshots.
+            grows: whether individuals multiply at a rate that is learned.
+        """
         dim = data.dim
         paired = bool(energy.only(Interaction) or energy.only(VectorKernel))
         found = windows(data, paired)
@@ -108,7 +119,10 @@ class Problem:
         if potential and potential[0].time_varying:
             powers = max(1, min(basis.powers, len(found) - 1))
         pushes = pair_pushes(energy, found, basis) if paired else ()
-        drift = Drift(tests if potential else None, powers, pushes)
+        own = (Landscape(tests, powers),) if potential else ()
+        field = field_parts(energy, tests, some)
+        growth = Growing.of(tests, some, x) if grows else None
+        drift = Drift((*own, *pushes, *field), growth)
         entropy = energy.only(Entropy)
         start = constants.START_BETA
         if entropy and entropy[0].start is not None:
@@ -132,11 +146,12 @@ class Problem:
             found = self._solved(moments, FollowedIndividuals(), self._nothing, looks)
             return found, "individuals are followed", _history(looks)
         seen_again = "the same individuals were seen again"
-        if moments.plainly_same:
+        if moments.plainly_same and self.drift.growth is None:
             found = self._solved(moments, SameIndividuals(), self._nothing, looks)
             return found, seen_again, _history(looks)
         apart = self._apart(looks)
-        if not constants.TOO_QUIET < apart.quiet < constants.MISFIT:
+        # Who divides or dies is not seen again.
+        if self.drift.growth is None and not constants.TOO_QUIET < apart.quiet < constants.MISFIT:
             together = self._together(apart, looks)
             # Powers tell best: narrow functions change as much within a gap as between draws.
             none = Bumps(self.tests.centres[:0], self.tests.widths[:0])
@@ -214,28 +229,7 @@ class Problem:
 
     def fitted(self, estimate: Estimate, units: Units) -> Energy:
         """The energy with the coefficients of an estimate."""
-        pieces = self.drift.parts(estimate.c, 0.0)[1]
-        terms: list[Term] = []
-        bumps = self.drift.bumps
-        if bumps is not None:
-            c = estimate.c[: bumps.count * self.drift.powers].reshape(self.drift.powers, -1)
-            potential = BumpPotential(bumps=len(bumps.widths), powers=self.drift.powers)
-            constant = -c @ self.centre
-            terms.append(potential.of(c, constant, bumps.centres, bumps.widths))
-        by_kind = {
-            p.kind: (p.splines, piece) for p, piece in zip(self.drift.pairs, pieces, strict=True)
-        }
-        if "interaction" in by_kind:
-            splines, piece = by_kind["interaction"]
-            term = SplineInteraction(knots=splines.count)
-            terms.append(term.of(splines.unfold(piece), splines.reach))
-        if "turning" in by_kind or "radial" in by_kind:
-            splines = next(by_kind[k][0] for k in ("turning", "radial") if k in by_kind)
-            radial, turning = (
-                splines.unfold(by_kind[k][1]) if k in by_kind else np.zeros(splines.count + 5)
-                for k in ("radial", "turning")
-            )
-            terms.append(SplineKernel(knots=splines.count).of(radial, turning, splines.reach))
+        terms = fitted_terms(self.drift, estimate.c, self.centre)
         if self.entropy is not None:
             ready = self.entropy.init(np.eye(2, units.dim), units, jax.random.key(0))
             terms.append(ready.with_diffusion(estimate.beta))
@@ -244,9 +238,10 @@ class Problem:
     @property
     def centre(self) -> np.ndarray:
         """The mean of the functions of V over all individuals, where V has its zero."""
-        if self.drift.bumps is None:
+        landscape = self.drift.landscape
+        if landscape is None:
             return np.zeros(0)
-        means = [w.weights @ self.drift.bumps.values(w.x) for w in self.found]
+        means = [w.weights @ landscape.bumps.values(w.x) for w in self.found]
         return np.average(means, axis=0, weights=[len(w.x) for w in self.found])
 
     def uncertainty(self, estimate: Estimate, units: Units) -> Uncertainty:
@@ -268,58 +263,51 @@ def _history(looks: list[Estimate]) -> dict[str, np.ndarray]:
     }
 
 
-def pair_pushes(energy: Energy, found: list[Window], basis: Basis) -> tuple[PairPush, ...]:
+def pair_pushes(energy: Energy, found: list[Window], basis: Basis) -> tuple[PairPart, ...]:
     """The pushes of pairs that an energy has, up to the largest distance in the data."""
-    far = []
+    apart = []
     for w in found[:: max(1, len(found) // 20)]:
         if w.near is not None:
-            z = w.x[w.near.first] - w.x[w.near.second]
-            far.append(np.sqrt((z**2).sum(axis=1)))
-    if not far:
+            apart.append(w.x[w.near.first] - w.x[w.near.second])
+    if not apart:
         raise BadInput("energy: pair terms need populations of two or more individuals")
-    reach = constants.REACH * float(np.quantile(np.concatenate(far), constants.FARTHEST))
+    z = np.concatenate(apart)
+    far = float(np.quantile(np.sqrt((z**2).sum(axis=1)), constants.FARTHEST))
+    reach, dim = constants.REACH * far, z.shape[1]
     count = int(np.clip(np.ceil(reach / (constants.KNOTS * min(basis.pair_widths))), 8, 120))
-    pushes = []
-    if energy.only(Interaction):
-        pushes.append(PairPush(Splines(reach, count, True), "interaction"))
+    pushes: list[PairPart] = []
+    for term in energy.only(Interaction):
+        if term.radial:
+            pushes.append(PairPush(Splines(reach, count, True), "interaction"))
+        else:
+            most = constants.DISPLACEMENT_REACH * max(basis.ranges)
+            alone = not energy.only(Potential)
+            some = z[np.random.default_rng(0).permutation(len(z))[: constants.MOST_POINTS]]
+            end = reach if alone else min(reach, most)
+            pushes.append(DisplacementPush.of(some, basis.pair_widths, end))
     if energy.only(VectorKernel):
         free = Splines(reach, count, False)
         # Next to an interaction the radial part of K would be the same thing twice.
         pushes += [] if pushes else [PairPush(free, "radial")]
-        pushes += [PairPush(free, "turning")] if found[0].x.shape[1] == 2 else []
+        pushes += [PairPush(free, "turning")] if dim == 2 else []
     if not pushes:
         raise BadInput("energy: outside the plane a VectorKernel beside an Interaction is nothing")
     return tuple(pushes)
 
 
 def priors_of(drift: Drift, basis: Basis) -> Priors:
-    """The prior of all coefficients, for every range of the interaction."""
-    fixed: list[Block] = []
-    size, first = drift.count, 0
-    for wave in range(drift.powers if drift.bumps is not None else 0):
-        assert drift.bumps is not None
-        blocks = drift.bumps.blocks()
-        fixed += [_placed(b, first, size, f"V({wave}) ", b.flat and wave == 0) for b in blocks]
-        first += drift.bumps.count
+    """The prior of all coefficients: without and with spare blocks, for every range of W."""
+    ranges = basis.ranges if drift.landscape is not None else ()
     choices: dict[float, list[Block]] = {0.0: []}
-    for push in drift.pairs:
-        splines, name = push.splines, push.kind
-        spans: tuple[float, ...] = (splines.reach,)
-        if push.kind == "interaction" and drift.bumps is not None:
-            spans = tuple(s for s in basis.ranges if s <= splines.reach) or spans
-        if push.kind == "interaction":
-            choices = {s: splines.blocks(name, basis.pair_widths, s) for s in spans}
-            choices = {s: [_placed(b, first, size) for b in own] for s, own in choices.items()}
-        else:
-            more = splines.blocks(name, basis.pair_widths, splines.reach)
-            more = [_placed(b, first, size) for b in more]
-            choices = {s: own + more for s, own in choices.items()}
-        first += splines.count
-    return {span: fixed + own for span, own in choices.items()}
-
-
-def _placed(block: Block, first: int, size: int, name: str = "", flat: bool = False) -> Block:
-    """A block whose coefficients are some of all `size` coefficients, from the `first` on."""
-    factor = np.zeros((size, block.factor.shape[1]))
-    factor[first : first + len(block.factor)] = block.factor
-    return Block(name + block.name, factor, flat)
+    for part, own in drift.each():
+        blocks = {
+            span: [block.placed(own.start, drift.count) for block in some]
+            for span, some in part.blocks(basis.pair_widths, ranges).items()
+        }
+        # One part at most has several ranges.
+        choices = {max(a, b): x + y for a, x in choices.items() for b, y in blocks.items()}
+    found: Priors = {}
+    for level in sorted({block.spare for blocks in choices.values() for block in blocks}):
+        for span, blocks in choices.items():
+            found[level, span] = [block for block in blocks if block.spare <= level]
+    return found

@@ -30,7 +30,7 @@ class Estimate:
         c: the coefficients, (f,).
         beta: the noise.
         posterior: the solution of the last round; None before the first.
-        span: the range of pair terms that was chosen.
+        span: which spare blocks were used, and the range of pair terms that was chosen.
         rounds: how many rounds were made.
         converged: whether the last round moved the estimate by less than its error.
         misfit: the mean square of the whitened residuals, which is one where the model holds.
@@ -40,7 +40,7 @@ class Estimate:
     c: np.ndarray
     beta: float
     posterior: Posterior | None = None
-    span: float = 0.0
+    span: tuple[int, float] = (0, 0.0)
     rounds: int = 0
     converged: bool = False
     misfit: float = np.nan
@@ -53,7 +53,8 @@ class Estimate:
         return self.misfit * self.rows / max(self.rows - known, 1.0)
 
 
-Priors = dict[float, list[Block]]  # by the range of pair terms, shortest first
+# By how many spare blocks are used, and by the range of pair terms; the simplest first.
+Priors = dict[tuple[int, float], list[Block]]
 
 
 def gauss_newton(
@@ -149,10 +150,11 @@ def _rounds(
     equations are corrected for shared errors.
     """
     now, last, halves, corrected = start, None, 0, white is not None
-    strengths: dict[float, np.ndarray] = {}
+    strengths: dict[tuple[int, float], np.ndarray] = {}
+    stages = Stages(priors)
     if corrected and start.posterior is not None:
         strengths = {start.span: start.posterior.precisions}
-    for count in range(start.rounds + 1, start.rounds + most + 1):
+    for count in range(start.rounds + 1, start.rounds + most * stages.number + 1):
         observed = _observe(moments, noise, now)
         if last is not None and not last.improved(observed):
             halves += 1
@@ -176,7 +178,7 @@ def _rounds(
         equations.log_volume = white.log_volume
         if corrected:
             equations.subtract(*shared_errors(observed, white), now.c)
-        span, posterior = shortest(equations, priors, learn_beta, strengths, corrected)
+        span, posterior = shortest(equations, stages.allowed, learn_beta, strengths, corrected)
         if settled and not corrected and span in strengths:
             # Linearisations of neighbouring rounds differ in which widths they ask for.
             middle = np.sqrt(posterior.precisions * strengths[span])
@@ -199,9 +201,42 @@ def _rounds(
             equations.rows,
         )
         tell(now)
-        if still:
+        if stages.ended(still, most):
             break
     return now, white
+
+
+class Stages:
+    """Spare blocks are allowed one after the other, each once those before it have settled.
+
+    At a start from nothing they would explain what is only the error of the start.
+
+    Arguments:
+        priors: the prior for every choice.
+    """
+
+    def __init__(self, priors: Priors):
+        self.priors, self.levels = priors, sorted({level for level, _ in priors})
+        self.number, self.rounds = len(self.levels), 0
+
+    @property
+    def allowed(self) -> Priors:
+        """The priors that may be chosen now."""
+        return {key: blocks for key, blocks in self.priors.items() if key[0] <= self.levels[0]}
+
+    def ended(self, still: bool, most: int) -> bool:
+        """Whether the last stage has ended; a stage that has is followed by the next.
+
+        Arguments:
+            still: whether the last round moved the estimate by less than its error.
+            most: the largest number of rounds of the last stage.
+        """
+        self.rounds += 1
+        if len(self.levels) == 1:
+            return still or self.rounds >= most
+        if still or self.rounds >= constants.FULL_ROUNDS:
+            self.levels, self.rounds = self.levels[1:], 0
+        return False
 
 
 def shared_errors(observed: list[Observation], white: Whitened) -> tuple[np.ndarray, np.ndarray]:
@@ -226,10 +261,13 @@ def shortest(
     equations: Equations,
     priors: Priors,
     learn_beta: bool,
-    strengths: dict[float, np.ndarray],
+    strengths: dict[tuple[int, float], np.ndarray],
     fixed: bool,
-) -> tuple[float, Posterior]:
+) -> tuple[tuple[int, float], Posterior]:
     """The shortest range of pair terms whose evidence is within three nats of the best.
+
+    Likewise, blocks that are spare are left out unless they gain as much, and three nats more for
+    each kind of them.
 
     Evidence hardly depends on a range beyond the true one, because V takes over what W loses. The
     shortest one therefore fixes the gauge, and it does not jump between rounds.
@@ -245,9 +283,10 @@ def shortest(
         span: solve(equations, blocks, learn_beta, strengths.get(span), fixed)
         for span, blocks in priors.items()
     }
-    best = max(posterior.evidence for posterior in found.values())
+    worth = {key: p.evidence - constants.NATS * key[0] for key, p in found.items()}
+    best = max(worth.values())
     for span, posterior in found.items():
-        if posterior.evidence >= best - constants.NATS:
+        if worth[span] >= best - constants.NATS:
             return span, posterior
     raise AssertionError("some range has the best evidence")
 

@@ -12,8 +12,10 @@ from stitchflow._method.spread import Spread
 from stitchflow._status import BadInput
 from stitchflow._types import as_cloud, check_number
 from stitchflow._weak_form import constants
-from stitchflow._weak_form.bases import cubic
-from stitchflow._weak_form.carry import Drift
+from stitchflow._weak_form.bases import Bumps, cubic
+from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
+from stitchflow._weak_form.growing import Growing
+from stitchflow._weak_form.turning import Straight, Turning
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,20 @@ class Uncertainty:
         sd = np.sqrt(((rows @ self.root[:-1][part]) ** 2).sum(axis=-1))
         return Spread(mean * scale, sd * scale)
 
-    def _potential_part(self, x: Any, t: float | None) -> tuple[np.ndarray, np.ndarray, slice]:
-        if self.drift.bumps is None:
-            raise BadInput("this energy has no potential")
-        if t is None and self.drift.powers > 1:
-            raise BadInput("t is needed: the potential of this energy varies in time")
+    def _points(self, x: Any) -> np.ndarray:
         points = as_cloud(x, "x", self.units.dim).astype(np.float64)
-        points = (points - np.asarray(self.units.centre)) / self.units.length
+        return (points - np.asarray(self.units.centre)) / self.units.length
+
+    def _potential_part(self, t: float | None) -> tuple[Bumps, np.ndarray, slice]:
+        """The functions of V, the polynomials of time that multiply them, and their place."""
+        found = [(part, own) for part, own in self.drift.each() if type(part) is Landscape]
+        if not found:
+            raise BadInput("this energy has no potential")
+        (part, own) = found[0]
+        if t is None and part.powers > 1:
+            raise BadInput("t is needed: the potential of this energy varies in time")
         time = 0.0 if t is None else float(self.units.time_in(check_number(t, "t")))
-        count = self.drift.bumps.count * self.drift.powers
-        return points, self.drift.waves(time), slice(0, count)
+        return part.bumps, part.waves(time), own
 
     def potential(self, x: Any, t: float | None = None) -> Spread:
         """V at points.
@@ -72,9 +78,8 @@ class Uncertainty:
         Returns:
             Mean and standard error, (m,) each.
         """
-        points, waves, part = self._potential_part(x, t)
-        assert self.drift.bumps is not None
-        values = self.drift.bumps.values(points) - self.centre
+        (bumps, waves, part), points = self._potential_part(t), self._points(x)
+        values = bumps.values(points) - self.centre
         rows = (waves[:, None] * values[:, None, :]).reshape(len(points), -1)
         return self._spread(rows, part, self.units.energy)
 
@@ -88,20 +93,14 @@ class Uncertainty:
         Returns:
             Mean and standard error of each component, (m, d) each.
         """
-        points, waves, part = self._potential_part(x, t)
-        assert self.drift.bumps is not None
-        slopes = -self.drift.bumps.slopes(points)
+        (bumps, waves, part), points = self._potential_part(t), self._points(x)
+        slopes = -bumps.slopes(points)
         rows = (waves[:, None] * slopes[:, :, None, :]).reshape(*points.shape, -1)
         return self._spread(rows, part, self.units.speed)
 
     def _pair_part(self, kind: str) -> tuple[Any, slice] | None:
-        first = 0 if self.drift.bumps is None else self.drift.bumps.count * self.drift.powers
-        for push in self.drift.pairs:
-            part = slice(first, first + push.splines.count)
-            if push.kind == kind:
-                return push.splines, part
-            first = part.stop
-        return None
+        found = (own for own in self.drift.only(PairPart) if own[0].kind == kind)
+        return next(found, None)
 
     def _splines(self, splines: Any, r: np.ndarray) -> np.ndarray:
         """All splines at distances, (m, f)."""
@@ -112,20 +111,59 @@ class Uncertainty:
         return splines.fold(table)
 
     def interaction(self, r: Any) -> Spread:
-        """W at distances.
+        """W at distances, or at displacements where W is not radial.
 
         Arguments:
-            r: distances in the user's units, (m,).
+            r: distances in the user's units, (m,), or displacements, (m, d).
 
         Returns:
             Mean and standard error, (m,) each.
         """
-        found = self._pair_part("interaction")
+        directed, found = self._pair_part("displacement"), self._pair_part("interaction")
+        if directed is not None:
+            push, part = directed
+            z = as_cloud(r, "r", self.units.dim).astype(np.float64) / self.units.length
+            return self._spread(push.values(z), part, self.units.energy)
         if found is None:
             raise BadInput("this energy has no interaction")
         distances = np.atleast_1d(np.asarray(r, np.float64)) / self.units.length
-        rows = self._splines(found[0], distances)
+        rows = self._splines(found[0].splines, distances)
         return self._spread(rows, found[1], self.units.energy)
+
+    def field(self, x: Any) -> Spread:
+        """The velocity of a `VectorField` at points.
+
+        Arguments:
+            x: points in the user's units, (m, d).
+
+        Returns:
+            Mean and standard error of each component, (m, d) each.
+        """
+        points, rows = self._points(x), []
+        for part, own in [*self.drift.only(Straight), *self.drift.only(Turning)]:
+            rows.append((-part.features(points, 0.0, points), own))
+        if not rows:
+            raise BadInput("this energy has no vector field")
+        whole = np.zeros((*points.shape, len(self.c)))
+        for row, own in rows:
+            whole[..., own] = row
+        return self._spread(whole, slice(None), self.units.speed)
+
+    def growth(self, x: Any) -> Spread:
+        """The rate of birth minus death at points, whose mean over all individuals is zero.
+
+        Arguments:
+            x: points in the user's units, (m, d).
+
+        Returns:
+            Mean and standard error per unit of time, (m,) each.
+        """
+        found = self.drift.only(Growing)
+        if not found:
+            raise BadInput("it was fitted without growth")
+        return self._spread(
+            found[0][0].values(self._points(x)), found[0][1], 1.0 / self.units.duration
+        )
 
     def kernel(self, r: Any) -> Spread:
         """K at displacements.
@@ -145,8 +183,8 @@ class Uncertainty:
                 continue
             e = z / size[:, None]
             e = np.stack([-e[:, 1], e[:, 0]], axis=1) if kind == "turning" else e
-            rows[:, :, found[1]] = e[:, :, None] * self._splines(found[0], size)[:, None, :]
-        if not rows.any() and not any(p.kind != "interaction" for p in self.drift.pairs):
+            rows[:, :, found[1]] = e[:, :, None] * self._splines(found[0].splines, size)[:, None, :]
+        if not {"radial", "turning"} & {push.kind for push in self.drift.pairs}:
             raise BadInput("this energy has no vector kernel")
         return self._spread(rows, slice(None), self.units.speed)
 

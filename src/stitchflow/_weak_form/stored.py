@@ -1,0 +1,64 @@
+"""A drift as plain JSON and named arrays, for run directories, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stitchflow._energy.packing import stored as stored_array
+from stitchflow._status import BadInput
+from stitchflow._weak_form.bases import Bumps, Splines
+from stitchflow._weak_form.displacement import DisplacementPush
+from stitchflow._weak_form.drift_parts import Drift, Landscape
+from stitchflow._weak_form.growing import Growing
+from stitchflow._weak_form.pair_push import PairPush
+from stitchflow._weak_form.turning import Straight, Turning
+
+KINDS = {
+    kind.__name__: kind
+    for kind in (
+        *(Drift, Landscape, Straight, Turning, PairPush, DisplacementPush, Growing),
+        *(Bumps, Splines),
+    )
+}
+
+
+def packed_drift(value: Any, arrays: dict[str, np.ndarray], name: str = "weak/drift") -> Any:
+    """A drift, or a piece of one, as plain JSON.
+
+    Arguments:
+        value: what is described.
+        arrays: its arrays are put here.
+        name: the name of its arrays.
+    """
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return {"array": name}
+    if isinstance(value, tuple):
+        return [packed_drift(v, arrays, f"{name}/{k}") for k, v in enumerate(value)]
+    if not dataclasses.is_dataclass(value):
+        return value
+    own = {
+        f.name: packed_drift(getattr(value, f.name), arrays, f"{name}/{f.name}")
+        for f in dataclasses.fields(value)
+    }
+    return {"class": type(value).__name__, **own}
+
+
+def drift_from(entry: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """What `packed_drift` described as `entry`, with its `arrays`."""
+    if isinstance(entry, list):
+        return tuple(drift_from(one, arrays) for one in entry)
+    if not isinstance(entry, dict):
+        return entry
+    if "array" in entry:
+        stored_array(dict(arrays), entry["array"])  # refuses a run that lacks it
+        return np.asarray(arrays[entry["array"]], np.float64)
+    kind = KINDS.get(entry.get("class", ""))
+    if kind is None:
+        raise BadInput(f"a weak form is made of {', '.join(KINDS)}, got {entry.get('class')!r}")
+    own = {key: drift_from(value, arrays) for key, value in entry.items() if key != "class"}
+    return kind(**own)
