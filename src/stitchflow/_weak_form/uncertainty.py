@@ -12,7 +12,7 @@ from stitchflow._method.spread import Spread
 from stitchflow._status import BadInput
 from stitchflow._types import as_cloud, check_number
 from stitchflow._weak_form import constants
-from stitchflow._weak_form.bases import cubic
+from stitchflow._weak_form.bases import Splines
 from stitchflow._weak_form.carry import Drift
 
 
@@ -51,7 +51,7 @@ class Uncertainty:
         sd = np.sqrt(((rows @ self.root[:-1][part]) ** 2).sum(axis=-1))
         return Spread(mean * scale, sd * scale)
 
-    def _potential_part(self, x: Any, t: float | None) -> tuple[np.ndarray, np.ndarray, slice]:
+    def _potential_part(self, x: Any, t: float | None) -> tuple[np.ndarray, np.ndarray]:
         if self.drift.bumps is None:
             raise BadInput("this energy has no potential")
         if t is None and self.drift.powers > 1:
@@ -59,8 +59,12 @@ class Uncertainty:
         points = as_cloud(x, "x", self.units.dim).astype(np.float64)
         points = (points - np.asarray(self.units.centre)) / self.units.length
         time = 0.0 if t is None else float(self.units.time_in(check_number(t, "t")))
-        count = self.drift.bumps.count * self.drift.powers
-        return points, self.drift.waves(time), slice(0, count)
+        return points, self.drift.waves(time)
+
+    @property
+    def potential_count(self) -> int:
+        """The number of coefficients of V, which come before those of the pair terms."""
+        return 0 if self.drift.bumps is None else self.drift.bumps.count * self.drift.powers
 
     def potential(self, x: Any, t: float | None = None) -> Spread:
         """V at points.
@@ -72,11 +76,14 @@ class Uncertainty:
         Returns:
             Mean and standard error, (m,) each.
         """
-        points, waves, part = self._potential_part(x, t)
+        return self._spread(self.rows(x, t), slice(0, self.potential_count), self.units.energy)
+
+    def rows(self, x: Any, t: float | None = None) -> np.ndarray:
+        """V at points in internal units, as a linear function of its coefficients, (m, f)."""
+        points, waves = self._potential_part(x, t)
         assert self.drift.bumps is not None
         values = self.drift.bumps.values(points) - self.centre
-        rows = (waves[:, None] * values[:, None, :]).reshape(len(points), -1)
-        return self._spread(rows, part, self.units.energy)
+        return (waves[:, None] * values[:, None, :]).reshape(len(points), -1)
 
     def force(self, x: Any, t: float | None = None) -> Spread:
         """The force, minus the gradient of V, at points.
@@ -88,28 +95,21 @@ class Uncertainty:
         Returns:
             Mean and standard error of each component, (m, d) each.
         """
-        points, waves, part = self._potential_part(x, t)
+        points, waves = self._potential_part(x, t)
         assert self.drift.bumps is not None
         slopes = -self.drift.bumps.slopes(points)
         rows = (waves[:, None] * slopes[:, :, None, :]).reshape(*points.shape, -1)
-        return self._spread(rows, part, self.units.speed)
+        return self._spread(rows, slice(0, self.potential_count), self.units.speed)
 
-    def _pair_part(self, kind: str) -> tuple[Any, slice] | None:
-        first = 0 if self.drift.bumps is None else self.drift.bumps.count * self.drift.powers
+    def pair_part(self, kind: str) -> tuple[Splines, slice] | None:
+        """The splines of a pair term and the place of their coefficients; None without it."""
+        first = self.potential_count
         for push in self.drift.pairs:
             part = slice(first, first + push.splines.count)
             if push.kind == kind:
                 return push.splines, part
             first = part.stop
         return None
-
-    def _splines(self, splines: Any, r: np.ndarray) -> np.ndarray:
-        """All splines at distances, (m, f)."""
-        cell, u = splines.pieces(r)
-        table = np.zeros((len(r), splines.count + 5))
-        for p, piece in enumerate(cubic(u)):
-            table[np.arange(len(r)), cell + p] += piece
-        return splines.fold(table)
 
     def interaction(self, r: Any) -> Spread:
         """W at distances.
@@ -120,11 +120,11 @@ class Uncertainty:
         Returns:
             Mean and standard error, (m,) each.
         """
-        found = self._pair_part("interaction")
+        found = self.pair_part("interaction")
         if found is None:
             raise BadInput("this energy has no interaction")
         distances = np.atleast_1d(np.asarray(r, np.float64)) / self.units.length
-        rows = self._splines(found[0], distances)
+        rows = found[0].rows(distances)
         return self._spread(rows, found[1], self.units.energy)
 
     def kernel(self, r: Any) -> Spread:
@@ -140,12 +140,12 @@ class Uncertainty:
         size = np.sqrt((z**2).sum(axis=1)) + 1e-12
         rows = np.zeros((*z.shape, len(self.c)))
         for kind in ("radial", "turning"):
-            found = self._pair_part(kind)
+            found = self.pair_part(kind)
             if found is None:
                 continue
             e = z / size[:, None]
             e = np.stack([-e[:, 1], e[:, 0]], axis=1) if kind == "turning" else e
-            rows[:, :, found[1]] = e[:, :, None] * self._splines(found[0], size)[:, None, :]
+            rows[:, :, found[1]] = e[:, :, None] * found[0].rows(size)[:, None, :]
         if not rows.any() and not any(p.kind != "interaction" for p in self.drift.pairs):
             raise BadInput("this energy has no vector kernel")
         return self._spread(rows, slice(None), self.units.speed)
