@@ -177,8 +177,7 @@ class Identifiability:
         reason: why nothing can be told; empty where something can.
         estimated: whether the energy was estimated anew, because the fit has no standard errors.
 
-    >>> from stitchflow._judging.identifiability import Identifiability
-    >>> print(Identifiability(reason="there is no data"))
+    >>> print(sf.Identifiability(reason="there is no data"))
     What the data determine: cannot tell, there is no data.
     """
 

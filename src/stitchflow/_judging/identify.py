@@ -27,7 +27,7 @@ from stitchflow._weak_form.method import WeakFlow, WeakForm
 from stitchflow._weak_form.problem import Basis, Problem
 from stitchflow._weak_form.rest import at_rest
 
-MOST = 6_000  # individuals of all times that a new estimate is made from
+MOST = 3_000  # individuals of all times that a new estimate is made from
 MOST_DIMENSIONS = 10  # beyond, an estimate from averages takes longer than the fit
 ALIKE = 0.9  # the squared cosine from which a direction has the name of another
 POINTS = 60  # of a picture
@@ -46,14 +46,16 @@ def identifiability(fit: Fit, data: Snapshots | None = None) -> Identifiability:
     """
     try:
         form, weak, data, factor = _estimated(fit, data)
+        flow = weak.flow
+        assert isinstance(flow, WeakFlow)
+        if not np.isfinite(flow.uncertainty.c).all():
+            raise BadInput("the estimate of the energy is not finite")
+        problem = Problem.of(form.energy, form.basis or Basis(), data)
+        found = Information.of(problem, flow.uncertainty, factor)
     except BadInput as error:
         return Identifiability(reason=f"{error}")
-    problem = Problem.of(form.energy, form.basis or Basis(), data)
-    flow = weak.flow
-    assert isinstance(flow, WeakFlow)
-    if not np.isfinite(flow.uncertainty.c).all():
-        return Identifiability(reason="the estimate of the energy is not finite")
-    found = Information.of(problem, flow.uncertainty, factor)
+    except np.linalg.LinAlgError:
+        return Identifiability(reason="the equations of the weak form have no solution")
     learned = problem.entropy is not None and problem.entropy.learn
     return _Look(found, data, learned and at_rest(data)).report(weak is not fit)
 
