@@ -103,15 +103,29 @@ def draw() -> str:
         "*Learned by `weak-form` with its defaults, seed 0 (blue, with its 90 % band), and the "
         "truth (dashed). Shaded: where 98 % of the individuals, or 90 % of the pairs, were seen; "
         "outside, the curves follow from the smoothness assumed. V has mean zero over the "
-        "individuals; the true W is shifted by a constant.*"
+        "individuals; the true W is shifted by a constant. The band holds the truth at "
+        f"{', '.join(f'{100 * covered(panel):.0f}' for panel in shown)} % of the shaded places, "
+        "from left to right.*"
     )
+
+
+def arrays(panel: Panel) -> list[np.ndarray]:
+    """Places, what was learned there, both ends of its band, the range seen, and the truth."""
+    names = ("at", "value", "low", "high", "seen", "true")
+    with np.load(panel.path, allow_pickle=False) as stored:
+        return [stored[f"{panel.term}_{name}"] for name in names]
+
+
+def covered(panel: Panel) -> float:
+    """The share of the places seen at which the band holds the truth."""
+    at, _, low, high, seen, true = arrays(panel)
+    inside = (at >= seen[0]) & (at <= seen[1])
+    return float(((low <= true) & (true <= high))[inside].mean())
 
 
 def _panel(ax: Any, panel: Panel) -> None:
     """The truth over what was learned."""
-    with np.load(panel.path, allow_pickle=False) as stored:
-        names = ("at", "value", "low", "high", "seen", "true")
-        at, value, low, high, seen, true = (stored[f"{panel.term}_{name}"] for name in names)
+    at, value, low, high, seen, true = arrays(panel)
     ax.axvspan(*seen, color=GREY, lw=0)
     ax.fill_between(at, low, high, color=BLUE, alpha=0.3, lw=0, label="90 % band")
     ax.plot(at, value, color=BLUE, label="learned")

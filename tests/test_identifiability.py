@@ -11,6 +11,7 @@ import stitchflow as sf
 from falling import Falling, known_fit, well
 from stitchflow._energy.simulate import simulate
 from stitchflow._judging.bands import interaction_band, longest_line, potential_band
+from stitchflow._judging.change import Change
 from stitchflow._judging.diagnosis import Diagnosis
 from stitchflow._judging.identifiability import BOWL, FACTOR, Determined, Direction, Shown
 from stitchflow._judging.identify import identifiability
@@ -68,6 +69,7 @@ def centred():
 
 
 def test_far_from_equilibrium_everything_is_determined(far):
+    """Not for every draw: of eight, V is determined in four, roughly in three and not in one."""
     found = sf.diagnose(far, far.data)
     told = found.identifiability
     assert {term.term: term.level for term in told.terms} == {
@@ -79,7 +81,9 @@ def test_far_from_equilibrium_everything_is_determined(far):
     assert "V is determined: the force of V on the individuals is known to" in str(found)
     assert "mean zero over the individuals and W goes to zero far away" in str(found)
     assert found.is_gradient_flow is None
-    assert "has no curve" in found.sentences[0]
+    unturned = replace(found, change=Change(0.005, 0.001))  # motion that growth does not explain
+    assert unturned.is_gradient_flow is None
+    assert "the method has no curve" in unturned.sentences[0]
     plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert plain["identifiability"]["sentences"] == list(told.sentences)
     assert plain["identifiability"]["terms"][0]["level"] == "determined"
@@ -227,7 +231,7 @@ def test_pictures_of_what_is_determined(drawn):
     assert sf.pl.identifiability(drawn, ax=left) is left
     assert [t.get_text() for t in left.get_yticklabels()] == ["V", "W", "attraction\nor a bowl"]
     assert sf.pl.least_determined(drawn, ax=right) is right
-    assert right.get_title() == "least determined: attraction or a bowl"
+    assert right.get_title() == "least determined:\nattraction or a bowl"
     with pytest.raises(sf.BadInput, match="term must be one of W; got 'V'"):
         sf.pl.least_determined(drawn, "V")
     with pytest.raises(sf.BadInput, match="nothing was told"):

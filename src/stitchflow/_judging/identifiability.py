@@ -95,7 +95,8 @@ class Direction:
 
     Arguments:
         name: "attraction or a bowl", "a common factor", or the term that changes most.
-        error: one standard error in this direction. Of the common factor it is that of its
+        error: one standard error in this direction with all else fixed, so that it is at least as
+            large where other things change as well. Of the common factor it is that of its
             logarithm, else the change of the forces relative to all forces.
         amount: of "attraction or a bowl", the standard error of a in V + a|x|^2 with W - a r^2, in
             the user's units; None for others.
@@ -117,13 +118,14 @@ class Direction:
         if self.name == BOWL:
             said = (
                 f"attraction or a bowl: V + a|x|² with W − a r² is told from V and W beyond "
-                f"a = {self.amount:.2g} (one standard error), {_of_all(self.error)}"
+                f"a = {self.amount:.2g} (one standard error, all else fixed), {_of_all(self.error)}"
             )
             open_end = "; how much of the pull is V's and how much W's is then a convention"
             return said if self.determined else said + open_end
         if self.name == FACTOR:
             if self.determined:
-                return f"the common factor of all forces and beta is known to {_in_words(self)}"
+                known = f"{max(100.0 * self.error, 0.1):.2g} %, all else fixed"
+                return f"the common factor of all forces and beta is known to {known}"
             return (
                 "V, W and beta by a common factor would look the same, as at rest: their ratios "
                 f"are told, their size is known to a factor of {np.exp(min(self.error, 9.0)):.2g}"
@@ -132,10 +134,6 @@ class Direction:
 
 
 BOWL, FACTOR = "attraction or a bowl", "a common factor"
-
-
-def _in_words(direction: Direction) -> str:
-    return f"{max(100.0 * direction.error, 0.1):.2g} %"
 
 
 def _of_all(error: float) -> str:

@@ -164,7 +164,7 @@ def least_determined(diagnosis: Diagnosis, term: str | None = None, *, ax: Any =
     ax.plot(at, estimate, color=PALETTE[0], label=entry.term)
     ax.set_xlabel("distance r" if entry.term == "W" else "along the longest axis of the data")
     ax.set_ylabel(entry.term)
-    name = "" if found.least is None else f": {found.least.name}"
+    name = "" if found.least is None else f":\n{found.least.name}"
     ax.set_title(f"least determined{name}")
     ax.legend(fontsize="x-small")
     return ax
