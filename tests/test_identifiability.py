@@ -205,6 +205,7 @@ def test_the_report_shows_bands_and_what_is_assumed(far, tmp_path):
     write_report(far, tmp_path / "report.html", test=far.data)
     page = (tmp_path / "report.html").read_text()
     assert 'class="area"' in page
+    assert "Bands hold given the smoothness" in page
     assert "with its 90 % band; shaded where 98 % of the individuals are, assumed elsewhere" in page
     assert "90 % interval" in page
     assert "By convention V has mean zero" in page
