@@ -3,7 +3,8 @@
 `make identify` runs `weak-form` and the default with five seeds where data are simulated, adds what
 is missing to `results/identify.jsonl`, goes on where it stopped, and writes the tables of
 `docs/identify.md`. `make identify-rivals` adds other methods, with one seed. `--tasks` chooses some
-tasks, and `--draw` only writes the tables. A method that is not there (yet) is left out and named.
+tasks, `--draw` only writes tables and pictures, and `--pictures` makes the fits that the pictures
+lack instead of all runs. A method that is not there (yet) is left out and named.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+import identify_pictures
 import stitchflow as sf
 from marked_pages import ROOT, fill
 from paper.experiments import carry_out_all
@@ -229,12 +231,14 @@ def write(lines: list[dict[str, Any]]) -> None:
     fill(PAGE, "table: benchmarks/identify.py", table(results, OURS))
     fill(PAGE, "costs: benchmarks/identify.py", costs(results, OURS))
     fill(PAGE, "rivals: benchmarks/identify.py", table(results, RIVALS))
+    fill(PAGE, "pictures: benchmarks/identify.py", identify_pictures.draw())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rivals", action="store_true", help="other methods, one seed")
     parser.add_argument("--draw", action="store_true", help="only the tables")
+    parser.add_argument("--pictures", action="store_true", help="only the fits of the pictures")
     parser.add_argument("--tasks", help="some tasks, by name: a,b")
     parser.add_argument("--methods", help="some methods, by name: a,b")
     parser.add_argument("--cluster", type=int, default=os.cpu_count(), help="workers (0: none)")
@@ -249,7 +253,9 @@ def main() -> None:
     tasks = TASK_NAMES if chosen.tasks is None else chosen.tasks.split(",")
     seeds = chosen.seeds or (1 if chosen.rivals else SEEDS)
     failures = []
-    if not chosen.draw:
+    if chosen.pictures:
+        identify_pictures.learn_all()
+    elif not chosen.draw:
         todo = runs(tasks, methods, seeds)
         failures = carry_out_all(todo, LINES, chosen.cluster or None, "identify")
     write(read_lines(LINES))

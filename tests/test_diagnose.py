@@ -13,8 +13,9 @@ import scipy.stats
 import stitchflow as sf
 from stitchflow._energy.energy import Energy
 from stitchflow._judging.change import LEVEL, Change, change
-from stitchflow._judging.diagnose import BETAS, _everybody, diagnose, dissipation, draw_from
+from stitchflow._judging.diagnose import _everybody, diagnose
 from stitchflow._judging.diagnosis import Carried, as_good
+from stitchflow._judging.on_curve import BETAS, dissipation, draw_from
 from stitchflow._judging.regression import fields_at
 from stitchflow._measure.curve import inverse_softplus
 from stitchflow._method.contract import Fit

@@ -92,6 +92,19 @@ def test_seeds_are_repeated_where_data_are_simulated():
 
 def test_the_page_has_its_places_and_its_example_runs():
     page = DOCS / "identify.md"
-    for mark in ("table", "costs", "rivals"):
+    for mark in ("table", "costs", "rivals", "pictures"):
         assert "here" in put(page, f"{mark}: benchmarks/identify.py", "here")
-    assert len(set(run_page("identify.md")["data"].populations)) == 60
+    names = run_page("identify.md")
+    assert len(set(names["data"].populations)) == 60
+    assert names["found"].least.name == "a common factor"
+
+
+def test_the_caption_counts_where_bands_hold_the_truth(tmp_path, monkeypatch):
+    at, ones = np.linspace(0.0, 1.0, 11), np.ones(11)
+    panel = identify.identify_pictures.Panel("task", "V", "V", "x")
+    parts = {"at": at, "value": ones, "low": 0.5 * ones, "high": 1.5 * ones, "seen": at[[0, 5]]}
+    true = np.where(at < 0.25, 2.0, 1.0)  # three of the six places seen are outside
+    kept = {f"V_{name}": part for name, part in {**parts, "true": true}.items()}
+    np.savez(tmp_path / "identify-task.npz", **kept)
+    monkeypatch.setattr(identify.identify_pictures, "ARRAYS", tmp_path)
+    assert identify.identify_pictures.covered(panel) == 0.5

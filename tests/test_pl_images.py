@@ -18,6 +18,8 @@ import stitchflow as sf
 from falling import falling, known_fit, well
 from stitchflow import pl
 from stitchflow._judging.crossval import CrossValidation, FoldScore
+from stitchflow._judging.diagnosis import Diagnosis
+from stitchflow._judging.identifiability import Determined, Direction, Shown
 from stitchflow._stitching.ensemble import Ensemble
 from stitchflow._training.history import StageHistory
 
@@ -78,6 +80,28 @@ def draw_interaction(ax):
 
 def draw_uncertainty(ax):
     pl.uncertainty(members(), falling(), grid=30, ax=ax)
+
+
+def told() -> Diagnosis:
+    r = np.linspace(0.0, 3.0, 40)
+    shown = Shown("W", tuple(r), tuple(-np.exp(-(r**2))), tuple(0.1 * (9.0 - r**2)))
+    bowl = Direction("attraction or a bowl", 0.8, 0.1)
+    terms = (Determined("V", 1.0, 0.1, 1.0), Determined("W", 0.5, 0.4, 1.0))
+    terms += (Determined("beta", 0.1, 0.03),)
+    found = sf.Identifiability(terms=terms, directions=(bowl,), least=bowl, shown=(shown,))
+    return Diagnosis(0.9, 1.0, 0.0, (0.0, 0.02), identifiability=found)
+
+
+def draw_identifiability(ax):
+    pl.identifiability(told(), ax=ax)
+
+
+def draw_least_determined(ax):
+    pl.least_determined(told(), ax=ax)
+
+
+def draw_section(ax):
+    pl.section(members(), ax=ax)
 
 
 def draw_cross_validation(ax):

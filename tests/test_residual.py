@@ -23,7 +23,7 @@ from stitchflow import (
     VectorKernel,
     VelocityResidual,
 )
-from stitchflow._judging.diagnose import draw_from
+from stitchflow._judging.on_curve import draw_from
 from stitchflow._measure import kde as kde_module
 from stitchflow._measure.curve import inverse_softplus
 from stitchflow._objective.intervals import Intervals

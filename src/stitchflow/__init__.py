@@ -32,6 +32,7 @@ from stitchflow._judging.crossval import cross_validate as cross_validate
 from stitchflow._judging.diagnose import diagnose as diagnose
 from stitchflow._judging.diagnosis import Diagnosis as Diagnosis
 from stitchflow._judging.evaluate import evaluate as evaluate
+from stitchflow._judging.identifiability import Identifiability as Identifiability
 from stitchflow._judging.scores import Row as Row
 from stitchflow._judging.scores import Scores as Scores
 from stitchflow._measure.curve import Curve as Curve

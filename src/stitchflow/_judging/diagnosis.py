@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stitchflow._judging.change import MOST_GAINED, Change
+from stitchflow._judging.identifiability import Identifiability
 
 # A population is called a gradient flow if a static energy explains at least the first share of the
 # motion and a rotating field removes at most the second share of the rest. It is called no gradient
@@ -34,7 +35,10 @@ class Carried(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The numbers of `diagnose`, and two sentences to quote, which `str` returns.
+    """The numbers of `diagnose`, and sentences to quote, which `str` returns.
+
+    What is told on a curve (the first four, `profile` and `beta_interval`) is None or empty for
+    methods without one.
 
     Arguments:
         explained: the share of the curve's motion that a static energy explains, the fitted one or,
@@ -56,15 +60,16 @@ class Diagnosis:
             moves" (`in_place`); None without individuals.
         one_step: W1 of held-out individuals after one gap, carried by the `energy` and
             `standing_still`; None without held-out individuals.
+        identifiability: how far the data determine each term, and which joint change least.
 
     >>> Diagnosis(0.9, 1.0, 0.0, (0.0, 0.02)).is_gradient_flow is None  # nothing shows motion
     True
     """
 
-    explained: float
-    dissipation: float
-    non_gradient: float
-    non_gradient_interval: tuple[float, float]
+    explained: float | None = None
+    dissipation: float | None = None
+    non_gradient: float | None = None
+    non_gradient_interval: tuple[float, float] | None = None
     profile: tuple[tuple[float, float], ...] = ()
     beta: float = 0.0
     beta_interval: tuple[float, float] | None = None
@@ -73,6 +78,7 @@ class Diagnosis:
     time_varying: bool = False
     change: Change | None = None
     one_step: Carried | None = None
+    identifiability: Identifiability | None = None
 
     @property
     def moved(self) -> bool:
@@ -91,8 +97,10 @@ class Diagnosis:
         Without motion the data never decide. True also requires that the energy predicts held-out
         individuals better than no motion.
         """
-        if not self.moved:
+        if not self.moved or self.explained is None:
             return None
+        assert self.non_gradient is not None
+        assert self.non_gradient_interval is not None
         if self.non_gradient_interval[0] > TURNS:
             return False
         explains = self.explained >= EXPLAINED and self.non_gradient <= REMOVED
@@ -124,9 +132,17 @@ class Diagnosis:
                 f"well (p = {self.change.in_place:.2g}), so the data cannot tell whether this is "
                 "a gradient flow."
             )
+        if self.explained is None:
+            return (
+                "The population moves; whether by a gradient flow was not tested, since the method "
+                "has no curve."
+            )
         return f"{self._shares()}: {self._reason()}."
 
     def _shares(self) -> str:
+        assert self.explained is not None
+        assert self.non_gradient is not None
+        assert self.non_gradient_interval is not None
         energy = "The fitted energy explains none of the fitted motion"
         if self.explained > 0.0:
             energy = f"A static energy explains {100.0 * self.explained:.0f} % of the fitted motion"
@@ -164,7 +180,11 @@ class Diagnosis:
             unsure = "V and beta describe motion that need not have taken place"
             still = self.change is not None and not self.change.changed
             return [] if self.change is None else [only if still else unsure]
-        parts = [f"the energy falls at {self.dissipation:.2f} times the rate of a gradient flow"]
+        parts = []
+        if self.dissipation is not None:
+            parts = [
+                f"the energy falls at {self.dissipation:.2f} times the rate of a gradient flow"
+            ]
         if self.one_step is not None:
             parts.append(
                 f"held-out individuals carried to the next snapshot land at W1 = "
@@ -186,6 +206,9 @@ class Diagnosis:
 
     def _about_certainty(self) -> list[str]:
         parts = ["one fit cannot say how far V would differ with other data"]
+        told = None if self.identifiability is None else self.identifiability.term("V")
+        if told is not None:
+            parts = [told.sentence]
         if self.spread:
             share = 100.0 * self.spread["force"]
             parts = [f"the force differs by {share:.0f} % between members"]
@@ -206,11 +229,14 @@ class Diagnosis:
         """All fields, the verdict and the sentences as plain numbers and texts, for JSON."""
         named = {name: getattr(self, name) for name in ("change", "one_step")}
         plain = {name: None if entry is None else entry._asdict() for name, entry in named.items()}
+        found = self.identifiability
+        plain["identifiability"] = None if found is None else found.to_dict()
         verdict = {"is_gradient_flow": self.is_gradient_flow, "sentences": list(self.sentences)}
         return {**asdict(self), **plain, **verdict}
 
     def __str__(self) -> str:
-        return "\n".join(self.sentences)
+        more = () if self.identifiability is None else self.identifiability.sentences
+        return "\n".join((*self.sentences, *more))
 
     __repr__ = __str__
 

@@ -279,6 +279,15 @@ class Splines:
         cell = np.minimum(u.astype(np.int64), self.count + 1)
         return cell, u - cell
 
+    def rows(self, r: np.ndarray, slopes: bool = False) -> np.ndarray:
+        """All functions at distances, or their derivatives by the distance, (m, count)."""
+        cell, u = self.pieces(r)
+        table = np.zeros((len(r), self.count + 5))
+        pieces = [b / self.step for b in cubic_slopes(u)] if slopes else cubic(u)
+        for p, piece in enumerate(pieces):
+            table[np.arange(len(r)), cell + p] += piece
+        return self.fold(table)
+
 
 def cubic(u: np.ndarray) -> list[np.ndarray]:
     """The four cubic splines that live on a cell, at places u in [0, 1]."""

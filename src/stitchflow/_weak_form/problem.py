@@ -141,7 +141,7 @@ class Problem:
     def estimate(self) -> tuple[Estimate, str, dict[str, np.ndarray]]:
         """The estimate, which noise model it has, and its history."""
         looks: list[Estimate] = []
-        moments = self._moments(self.tests)
+        moments = self.moments(self.tests)
         if self.followed:
             found = self._solved(moments, FollowedIndividuals(), self._nothing, looks)
             return found, "individuals are followed", _history(looks)
@@ -155,7 +155,7 @@ class Problem:
             together = self._together(apart, looks)
             # Powers tell best: narrow functions change as much within a gap as between draws.
             none = Bumps(self.tests.centres[:0], self.tests.widths[:0])
-            if prefers_same(self._moments(none), together, apart):
+            if prefers_same(self.moments(none), together, apart):
                 return together, seen_again, _history(looks)
         return apart, "other individuals were seen at each time", _history(looks)
 
@@ -168,7 +168,8 @@ class Problem:
     def _gaps(self) -> list[Gap]:
         return gaps_of(self.found, 0)
 
-    def _moments(self, tests: Bumps, found: list[Window] | None = None) -> Moments:
+    def moments(self, tests: Bumps, found: list[Window] | None = None) -> Moments:
+        """The data seen through test functions; `found` are windows in place of the data's."""
         gaps = self._gaps if found is None else gaps_of(found, 0)
         return Moments(gaps, self.drift, tests, self.entropy is not None)
 
@@ -189,35 +190,50 @@ class Problem:
         gap = float(np.median([gap.duration for gap in self._gaps]))
         return float(np.sqrt(2.0 * beta * gap)) if self.entropy is not None else 0.0
 
+    @property
+    def _told(self) -> int:
+        """How many averages' fluctuations can be told from draws of so few individuals."""
+        size = float(np.median([w.effective for w in self.found]))
+        return int(size * constants.DRAWN_AVERAGES)
+
+    def drawn_tests(self, beta: float) -> Bumps:
+        """The test functions for other individuals at every time.
+
+        Averages that are narrower than the noise of a gap are blurred on the way: they would tell
+        nothing, and cost.
+        """
+        narrowest = constants.TESTS_PER_NOISE * self._noise_length(beta)
+        return Bumps.as_many(self.points, self._told, narrowest)
+
+    def wide_tests(self, beta: float) -> Bumps:
+        """The test functions for the same individuals at every time.
+
+        Those that are as narrow as the noise of a gap do not fluctuate linearly with it.
+        """
+        return self.tests.wider(constants.TESTS_PER_NOISE * self._noise_length(beta))
+
     def _apart(self, looks: list[Estimate]) -> Estimate:
         """The estimate for other individuals at every time."""
-        # Draws of few individuals tell the fluctuations of few averages.
-        size = float(np.median([w.effective for w in self.found]))
-        told, dim = int(size * constants.DRAWN_AVERAGES), self.points.shape[1]
-        coarse = Bumps.as_many(self.points, min(constants.FIRST_DRAWN * dim, told))
+        first = constants.FIRST_DRAWN * self.points.shape[1]
+        coarse = Bumps.as_many(self.points, min(first, self._told))
         noise = OtherIndividuals()
-        apart = self._solved(self._moments(coarse), noise, self._nothing, looks)
+        apart = self._solved(self.moments(coarse), noise, self._nothing, looks)
         if not apart.misfit < constants.MISFIT and not self.drift.pairs:
             # Gaps that are too long for a start from nothing are first filled by straight lines.
-            lines = self._moments(coarse, straight_lines(self.found))
+            lines = self.moments(coarse, straight_lines(self.found))
             few = constants.FULL_ROUNDS
             filled = self._solved(lines, SameIndividuals(), self._nothing, [], few)
             filled = replace(filled, beta=self.beta)
-            apart = self._solved(self._moments(coarse), noise, filled, looks)
-        # Averages that are narrower than the noise of a gap are blurred on the way: they tell
-        # nothing, and cost.
-        narrowest = constants.TESTS_PER_NOISE * self._noise_length(apart.beta)
-        fine = Bumps.as_many(self.points, told, narrowest)
+            apart = self._solved(self.moments(coarse), noise, filled, looks)
+        fine = self.drawn_tests(apart.beta)
         if not apart.misfit < constants.MISFIT or fine.count == coarse.count:
             return apart
-        again = self._solved(self._moments(fine), noise, replace(apart, rounds=0), looks)
+        again = self._solved(self.moments(fine), noise, replace(apart, rounds=0), looks)
         return again if again.misfit < constants.MISFIT else apart
 
     def _together(self, apart: Estimate, looks: list[Estimate]) -> Estimate:
         """The estimate for the same individuals at every time."""
-        # Test functions that are as narrow as the noise of a gap do not fluctuate linearly with it.
-        wide = self.tests.wider(constants.TESTS_PER_NOISE * self._noise_length(apart.beta))
-        smooth, best = self._moments(wide), None
+        smooth, best = self.moments(self.wide_tests(apart.beta)), None
         for first in (apart,) if apart.converged else (apart, self._nothing):
             found = self._solved(smooth, SameIndividuals(), replace(first, rounds=0), looks)
             if best is None or found.misfit < best.misfit:

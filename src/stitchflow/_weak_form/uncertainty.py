@@ -12,7 +12,7 @@ from stitchflow._method.spread import Spread
 from stitchflow._status import BadInput
 from stitchflow._types import as_cloud, check_number
 from stitchflow._weak_form import constants
-from stitchflow._weak_form.bases import Bumps, cubic
+from stitchflow._weak_form.bases import Bumps, Splines
 from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.turning import Straight, Turning
@@ -78,10 +78,13 @@ class Uncertainty:
         Returns:
             Mean and standard error, (m,) each.
         """
-        (bumps, waves, part), points = self._potential_part(t), self._points(x)
+        return self._spread(self.rows(x, t), self._potential_part(t)[2], self.units.energy)
+
+    def rows(self, x: Any, t: float | None = None) -> np.ndarray:
+        """V at points in internal units, as a linear function of its coefficients, (m, f)."""
+        (bumps, waves, _), points = self._potential_part(t), self._points(x)
         values = bumps.values(points) - self.centre
-        rows = (waves[:, None] * values[:, None, :]).reshape(len(points), -1)
-        return self._spread(rows, part, self.units.energy)
+        return (waves[:, None] * values[:, None, :]).reshape(len(points), -1)
 
     def force(self, x: Any, t: float | None = None) -> Spread:
         """The force, minus the gradient of V, at points.
@@ -98,17 +101,20 @@ class Uncertainty:
         rows = (waves[:, None] * slopes[:, :, None, :]).reshape(*points.shape, -1)
         return self._spread(rows, part, self.units.speed)
 
+    @property
+    def potential_count(self) -> int:
+        """The number of coefficients of V, which come before all others."""
+        landscape = self.drift.landscape
+        return 0 if landscape is None else landscape.count
+
     def _pair_part(self, kind: str) -> tuple[Any, slice] | None:
         found = (own for own in self.drift.only(PairPart) if own[0].kind == kind)
         return next(found, None)
 
-    def _splines(self, splines: Any, r: np.ndarray) -> np.ndarray:
-        """All splines at distances, (m, f)."""
-        cell, u = splines.pieces(r)
-        table = np.zeros((len(r), splines.count + 5))
-        for p, piece in enumerate(cubic(u)):
-            table[np.arange(len(r)), cell + p] += piece
-        return splines.fold(table)
+    def pair_part(self, kind: str) -> tuple[Splines, slice] | None:
+        """The splines of a pair term and the place of their coefficients; None without it."""
+        found = self._pair_part(kind)
+        return None if found is None else (found[0].splines, found[1])
 
     def interaction(self, r: Any) -> Spread:
         """W at distances, or at displacements where W is not radial.
@@ -127,7 +133,7 @@ class Uncertainty:
         if found is None:
             raise BadInput("this energy has no interaction")
         distances = np.atleast_1d(np.asarray(r, np.float64)) / self.units.length
-        rows = self._splines(found[0].splines, distances)
+        rows = found[0].splines.rows(distances)
         return self._spread(rows, found[1], self.units.energy)
 
     def field(self, x: Any) -> Spread:
@@ -183,7 +189,7 @@ class Uncertainty:
                 continue
             e = z / size[:, None]
             e = np.stack([-e[:, 1], e[:, 0]], axis=1) if kind == "turning" else e
-            rows[:, :, found[1]] = e[:, :, None] * self._splines(found[0].splines, size)[:, None, :]
+            rows[:, :, found[1]] = e[:, :, None] * found[0].splines.rows(size)[:, None, :]
         if not {"radial", "turning"} & {push.kind for push in self.drift.pairs}:
             raise BadInput("this energy has no vector kernel")
         return self._spread(rows, slice(None), self.units.speed)

@@ -1,16 +1,12 @@
-"""Charts: the loss over the fit, W over distance, scores of cross-validation."""
+"""Charts: the loss over the fit, scores of cross-validation."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from stitchflow._data.snapshots import Snapshots
 from stitchflow._judging.crossval import CrossValidation
 from stitchflow._method.contract import Fit
 from stitchflow._status import BadInput
-from stitchflow.metrics import pair_band
 from stitchflow.pl._axes import MARKERS, PALETTE, axes
 
 
@@ -58,42 +54,6 @@ def _over_stages(ax: Any, fit: Fit, part: str, **look: Any) -> None:
     for stage in fit.history:
         if part in stage:
             ax.plot(stage.steps, stage[part], **look)
-
-
-def interaction(fit: Fit, data: Snapshots | None = None, *, ax: Any = None) -> Any:
-    """Draw the learned interaction W over distance, shifted to zero at the far end.
-
-    The range in which 90 % of the pair distances lie is shaded. Outside of it there are few pairs
-    of individuals to determine W.
-
-    Arguments:
-        fit: a fit whose energy contains an `Interaction`.
-        data: the snapshots whose pair distances, at the middle time, are shaded; None means
-            `fit.data`.
-        ax: the Matplotlib Axes to draw on; None makes a new figure.
-
-    Returns:
-        The Axes.
-
-    Examples:
-        >>> sf.pl.interaction(fit)        # doctest: +SKIP
-    """
-    data = fit.data if data is None else data
-    if fit.energy is None:
-        raise BadInput(f"{fit.method.name} has no energy to draw")
-    if data is None:
-        raise BadInput("data is needed: its pair distances show where W is known")
-    low, high = pair_band(data.cloud(len(data) // 2))
-    r = np.linspace(0.0, 1.3 * high, 200)
-    w = np.asarray(fit.energy.interaction(r))
-    ax = axes(ax)
-    ax.axvspan(low, high, color="0.9", label="90 % of pair distances")
-    ax.plot(r, w - w[-1], color=PALETTE[0], label="W")
-    ax.set_xlabel("distance r")
-    ax.set_ylabel("W(r)")
-    ax.set_title("interaction")
-    ax.legend(fontsize="x-small")
-    return ax
 
 
 def cross_validation(scores: CrossValidation, *, metric: str | None = None, ax: Any = None) -> Any:

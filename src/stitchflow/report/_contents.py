@@ -23,7 +23,7 @@ from stitchflow._method.contract import Fit
 from stitchflow._status import NotAvailable
 from stitchflow._stitching.ensemble import Ensemble
 from stitchflow._storage.save import versions as installed
-from stitchflow.report._line_charts import Chart, history_charts, interaction_chart
+from stitchflow.report._line_charts import Chart, energy_charts, history_charts
 from stitchflow.report._scene import scene
 from stitchflow.report._verdict import Finding, findings
 
@@ -54,6 +54,7 @@ class Contents:
     scored: int
     diagnosis: Diagnosis | None
     charts: list[Chart]
+    energy: list[Chart]
     scene: dict[str, Any]
     settings: list[tuple[str, str]]
     versions: dict[str, str | None]
@@ -80,17 +81,17 @@ def gather(
     own, *_ = table.values() if table else [Scores()]
     others = dict(list(table.items())[1:])
     lines = _lines(table)
-    charts = [*history_charts(first), interaction_chart(first, first.data)]
     sentences = [*warned, *_concerns(first, test, diagnosis)]
     return Contents(
-        facts=_facts(first),
+        facts=_facts(first, diagnosis),
         findings=findings(own, others, diagnosis),
         methods=list(table),
         means=[line for line in lines if line.time is None],
         lines=[line for line in lines if line.time is not None],
         scored=SCORED,
         diagnosis=diagnosis,
-        charts=[chart for chart in charts if chart is not None],
+        charts=history_charts(first),
+        energy=energy_charts(fit, first.data),
         scene=pictures,
         settings=flattened(plan_of(first.method)),
         versions=installed() if versions is None else versions,
@@ -119,11 +120,11 @@ def _lines(table: dict[str, Scores]) -> list[Line]:
     ]
 
 
-def _facts(fit: Fit) -> list[tuple[str, str]]:
+def _facts(fit: Fit, diagnosis: Diagnosis | None) -> list[tuple[str, str]]:
     facts = [("Method", fit.method.name), ("Ended", str(fit.status))]
     if fit.energy is not None:
         facts.append(("Energy", f"{fit.energy!r}"))
-        facts.append(("Diffusion", f"beta = {fit.energy.beta:.4g}"))
+        facts.append(("Diffusion", f"beta = {fit.energy.beta:.4g}{_interval(diagnosis)}"))
     if fit.data is not None:
         facts.append(("Trained on", f"{len(fit.data.x):,} individuals"))
     facts.append(("Dimensions", str(fit.flow.dim)))
@@ -136,6 +137,15 @@ def _facts(fit: Fit) -> list[tuple[str, str]]:
     if fit.seed is not None:
         facts.append(("Seed", str(fit.seed)))
     return facts
+
+
+def _interval(diagnosis: Diagnosis | None) -> str:
+    """The 90 % interval of beta, where the standard errors are the fit's own."""
+    found = None if diagnosis is None else diagnosis.identifiability
+    beta = None if found is None or found.estimated else found.term("beta")
+    return (
+        "" if beta is None else f", 90 % interval {beta.interval[0]:.3g} to {beta.interval[1]:.3g}"
+    )
 
 
 def _concerns(fit: Fit, test: Snapshots | None, diagnosis: Diagnosis | None) -> list[str]:

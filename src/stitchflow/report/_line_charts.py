@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stitchflow._data.snapshots import Snapshots
+from stitchflow._judging.bands import Band, interaction_band, potential_band
 from stitchflow._method.contract import Fit
-from stitchflow.metrics import pair_band
+from stitchflow._stitching.ensemble import Ensemble
 
 WIDTH, HEIGHT = 340.0, 170.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 20.0, 10.0, 30.0  # the last tick's name needs its room
@@ -29,7 +30,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Chart:
-    """One line in a frame, with ticks; `band` shades a range of x."""
+    """One line in a frame, with ticks; `band` shades a range of x, `area` surrounds the line."""
 
     title: str
     x_name: str
@@ -38,6 +39,8 @@ class Chart:
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     band: tuple[float, float] | None = None
+    area: str = ""
+    note: str = ""
 
     @staticmethod
     def of(
@@ -64,6 +67,33 @@ class Chart:
             [Tick(float(across(v)), f"{v:.4g}") for v in across.ticks(5)],
             [Tick(float(up(v)), text) for v, text in zip(values, named, strict=True)],
             None if band is None else (float(across(band[0])), float(across(band[1]))),
+        )
+
+    @staticmethod
+    def with_area(title: str, x_name: str, found: Band, note: str) -> Chart:
+        """A function with its 90 % band, on a scale of its own: a wide band leaves the frame."""
+        room = 1.5 * max(float(np.ptp(found.value)), 1e-300)
+        low, high = found.value.min() - room, found.value.max() + room
+        ends = [np.clip(end, low, high) for end in (found.low, found.high)]
+        both = np.concatenate([found.value, *ends])
+        across, up = _Scale(found.at, LEFT, WIDTH - RIGHT), _Scale(both, HEIGHT - BOTTOM, TOP)
+        drawn = lambda x, y: " ".join(
+            f"{a:.1f},{b:.1f}" for a, b in zip(across(x), up(y), strict=True)
+        )
+        there = np.concatenate([found.at, found.at[::-1]])
+        seen = np.clip(found.seen, found.at[0], found.at[-1])
+        ends_of = f"from {found.value.min():.3g} to {found.value.max():.3g}"
+        said = " with a 90 % band" if found.known else ""
+        return Chart(
+            title,
+            x_name,
+            f"{title} over {x_name}{said}: {ends_of}.",
+            drawn(found.at, found.value),
+            [Tick(float(across(v)), f"{v:.4g}") for v in across.ticks(5)],
+            [Tick(float(up(v)), f"{v:.4g}") for v in up.ticks(6)],
+            (float(across(seen[0])), float(across(seen[1]))),
+            drawn(there, np.concatenate([ends[0], ends[1][::-1]])) if found.known else "",
+            note,
         )
 
 
@@ -104,14 +134,22 @@ def history_charts(fit: Fit) -> list[Chart]:
     return charts
 
 
-def interaction_chart(fit: Fit, data: Snapshots | None) -> Chart | None:
-    """W over distance with the band of the pair distances, where there is a radial W."""
-    if fit.energy is None or data is None:
-        return None
-    low, high = pair_band(data.cloud(len(data) // 2))
-    r = np.linspace(0.0, 1.3 * high, 120)
+def energy_charts(fit: Fit | Ensemble, data: Snapshots | None) -> list[Chart]:
+    """V along a line and a radial W, with their bands, as far as the energy has them."""
+    first = fit.members[0] if isinstance(fit, Ensemble) else fit
+    if first.energy is None or data is None:
+        return []
+    charts = []
     try:
-        w = np.asarray(fit.energy.interaction(r))
+        x_name = "dimension 1" if data.dim == 1 else "the longest axis of the data"
+        when = f" at t = {data.times[len(data) // 2]:g}" if first.energy.time_varying else ""
+        found, note = potential_band(fit, data), "98 % of the individuals"
+        charts.append(Chart.with_area(f"Potential V{when}", x_name, found, note))
+    except ValueError:  # no potential
+        pass
+    try:
+        found, note = interaction_band(first, data), "90 % of the pairs"
+        charts.append(Chart.with_area("Interaction W", "distance", found, note))
     except ValueError:  # no radial interaction
-        return None
-    return Chart.of("Interaction W", "distance", r, w - w[-1], (low, high))
+        pass
+    return charts

@@ -11,6 +11,7 @@ from typing import Any
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._files.whole import write_atomically
+from stitchflow._judging.identifiability import FORCES
 from stitchflow._judging.protocols import Protocol
 from stitchflow._method.contract import Fit
 from stitchflow._stitching.ensemble import Ensemble
@@ -76,6 +77,7 @@ def render(contents: Contents, environment: Any = None) -> str:
         scale=max((v for line in contents.means for v in _known(line)), default=1.0),
         chart={"width": WIDTH, "height": HEIGHT, "end": WIDTH - RIGHT},
         diagnosis=contents.diagnosis,
+        forces=FORCES,
     )
 
 

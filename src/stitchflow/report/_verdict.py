@@ -113,6 +113,12 @@ def certainty(scores: Scores, diagnosis: Diagnosis | None) -> Finding:
     if diagnosis is None:
         return Finding(question, OPEN, "One fit of this method cannot say.")
     spread = diagnosis.spread.get("force")
+    found = diagnosis.identifiability
+    if spread is None and found is not None and found.determined is not None:
+        levels = {term.level for term in found.terms}
+        sharp = levels <= {"determined", "small"}
+        mark = POOR if not found.determined else GOOD if sharp else FAIR
+        return Finding(question, mark, diagnosis.sentences[1])
     if spread is None:
         hint = " Several bootstrapped fits would say more: sf.fit_ensemble(data)."
         return Finding(question, OPEN, diagnosis.sentences[1] + hint)
