@@ -38,7 +38,7 @@ MOST_PAIRS = 4_000_000
 STILL = 0.05
 MOST_HALVES = 6  # of a step that makes predictions worse
 FAR = 1e3  # internal units, beyond which an individual is lost
-NATS = 3.0  # of evidence that are no reason for a longer range
+NATS = 3.0  # of evidence that are no reason for a longer range, or for the same individuals
 MOST_ROUNDS = 12
 FULL_ROUNDS = 5  # rounds that go all the way
 UNEXPLAINED = 10.0  # mean square of residuals from which a fit has failed
@@ -85,7 +85,7 @@ REST_INDIVIDUALS, REST_DIMENSIONS, REST_DEALS, REST_CHANCE = 20_000, 10, 400, 0.
 UNKNOWN_FACTOR = 3.0
 
 # Mean square of residuals below which draws would fluctuate more: the same individuals are tried.
-TOO_QUIET = 0.5
+TOO_QUIET = 0.7
 
 # The widest test functions for draws, and the factor from one width that is tried to the next.
 WIDEST_TEST, TEST_LADDER = 2.0, 0.9

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block
@@ -18,7 +17,6 @@ from stitchflow._weak_form.noise import (
     OtherIndividuals,
     SameIndividuals,
     Whitened,
-    Whitening,
 )
 
 
@@ -307,20 +305,15 @@ def prefers_same(moments: Moments, together: Estimate, apart: Estimate) -> bool:
     other = _observe(moments, OtherIndividuals(), apart)
     if other is None:
         return True
-    sizes = np.sqrt(np.mean([np.diag(o.whole) for o in same], axis=0) + 1e-300)
-    gain = 0.0
-    for a, b in zip(same, other, strict=True):
-        kept = Whitening.of(a.whole, sizes).chosen
-        gain += _log_density(a, kept) - _log_density(b, kept)
-    return gain > 0.0
+    white = Whitened(same)
+    gain = _log_density(same, white) - _log_density(other, Whitened(other, white))
+    return gain > constants.NATS
 
 
-def _log_density(o: Observation, kept: np.ndarray) -> float:
-    """The logarithm of the probability density of some of the residuals of a gap."""
-    covariance = o.whole[np.ix_(kept, kept)]
-    root = np.linalg.cholesky(covariance + constants.JITTER * np.diag(np.diag(covariance)))
-    white = solve_triangular(root, o.residual[kept], lower=True)
-    return -0.5 * float(white @ white) - float(np.log(np.diag(root)).sum())
+def _log_density(observed: list[Observation], white: Whitened) -> float:
+    """The logarithm of the probability density of the residuals that are whitened."""
+    residuals = white([o.residual for o in observed])
+    return -0.5 * (sum(float(r @ r) for r in residuals) + white.log_volume)
 
 
 def _observe(moments: Moments, noise: Noise, now: Estimate) -> list[Observation] | None:
