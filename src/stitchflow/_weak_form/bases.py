@@ -64,7 +64,8 @@ class Bumps:
         centres, widths = [], []
         for scale in scales:
             places = _grid(x, scale) if x.shape[1] <= 2 else _apart(x, max(1, most // len(scales)))
-            if centres and sum(map(len, centres)) + len(places) > most:
+            # The widest are few, and do not count.
+            if centres and sum(map(len, centres[1:])) + len(places) > most:
                 break
             centres.append(places)
             widths.append(np.full(len(places), scale))
