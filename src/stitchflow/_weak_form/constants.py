@@ -19,6 +19,7 @@ STRENGTHS = (1e-8, 1e10)  # bounds of a block's precision
 MOST_STRENGTHS = 60  # updates of the strengths in one round
 SETTLED = 0.01  # nats below which they have settled
 MOST_LOG_STEP = 1.0  # of log beta in one update
+MOST_LOG_CHANGE = 2.5  # of log beta in one round, beyond which the linearisation says little
 
 # Averages whose variance is below this share of their usual variance, after what other averages
 # explain, are not used: results hardly change from 1e-5 to 1e-2 (beta by less than its error).
@@ -52,6 +53,7 @@ AVERAGES = 1 / 3  # averages per number of a snapshot
 # Where every snapshot is a draw of its own: averages per individual, and how many of them per
 # dimension make the first estimate, whose noise then tells how narrow averages may be.
 DRAWN_AVERAGES, FIRST_DRAWN = 1 / 10, 12
+TESTS_PER_KNOWN = 2.0  # averages of a gap for each number that the first estimate determines
 MOST_POINTS = 20_000  # individuals near which bumps are placed
 PAIR_WIDTHS = (0.6, 0.3)
 # A W that falls over more than about the width of the population cannot be told from V.

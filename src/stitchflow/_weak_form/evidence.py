@@ -200,7 +200,9 @@ def solve(
             information = max(information, 0.0) + constants.BETA_PRECISION
             move = (score - constants.BETA_PRECISION * step) / information
             move = float(np.clip(move, -constants.MOST_LOG_STEP, constants.MOST_LOG_STEP))
-            step += move
+            step = float(
+                np.clip(step + move, -constants.MOST_LOG_CHANGE, constants.MOST_LOG_CHANGE)
+            )
         if abs(evidence - before) < constants.SETTLED:
             break
         if not fixed:

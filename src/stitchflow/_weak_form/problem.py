@@ -196,14 +196,19 @@ class Problem:
         size = float(np.median([w.effective for w in self.found]))
         return int(size * constants.DRAWN_AVERAGES)
 
-    def drawn_tests(self, beta: float) -> Bumps:
+    def drawn_tests(self, beta: float, known: float = np.inf) -> Bumps:
         """The test functions for other individuals at every time.
 
-        Averages that are narrower than the noise of a gap are blurred on the way: they would tell
-        nothing, and cost.
+        Averages that are narrower than the noise of a gap are blurred on the way. Far more of them
+        than the data determine numbers would add errors of the design, and tell nothing.
+
+        Arguments:
+            beta: the noise.
+            known: how many numbers the data determine.
         """
         narrowest = constants.TESTS_PER_NOISE * self._noise_length(beta)
-        return Bumps.as_many(self.points, self._told, narrowest)
+        most = int(min(self._told, constants.TESTS_PER_KNOWN * known))
+        return Bumps.as_many(self.points, most, narrowest)
 
     def wide_tests(self, beta: float) -> Bumps:
         """The test functions for the same individuals at every time.
@@ -225,7 +230,8 @@ class Problem:
             filled = self._solved(lines, SameIndividuals(), self._nothing, [], few)
             filled = replace(filled, beta=self.beta)
             apart = self._solved(self.moments(coarse), noise, filled, looks)
-        fine = self.drawn_tests(apart.beta)
+        known = 0.0 if apart.posterior is None else apart.posterior.known
+        fine = self.drawn_tests(apart.beta, known)
         if not apart.misfit < constants.MISFIT or fine.count == coarse.count:
             return apart
         again = self._solved(self.moments(fine), noise, replace(apart, rounds=0), looks)

@@ -79,6 +79,9 @@ def gauss_newton(
         most: the largest number of rounds.
         tell: is given the estimate after every round.
     """
+    if start.c.any():  # an estimate that moves needs its steps; from nothing, they come with it
+        for _ in range(2):
+            _observe(moments, noise, start)
     found, white = _rounds(moments, noise, priors, start, learn_beta, most, tell)
     if not noise.shares_errors or not found.misfit < constants.MISFIT:
         return found
