@@ -138,4 +138,4 @@ if __name__ == "__main__":
         for name in CASES:
             if (name, seed) not in done:
                 append_json(LINES, [measured(name, seed)])
-    fill(PAGE, "calibration", table())
+    fill(PAGE, "calibration: benchmarks/calibration.py", table())

@@ -146,7 +146,9 @@ def test_other_individuals_at_each_time():
     assert known.sd < 0.2 * BETA
     assert abs(known.mean - BETA) < 3.0 * known.sd
     x = np.linspace(0.0, 2.0, 9)[:, None]
-    np.testing.assert_allclose(fit.energy.force(x), -STIFF * x, atol=0.6)
+    force = fit.uncertainty.force(x)
+    assert (np.abs(force.mean + STIFF * x) < 3.0 * force.sd).all()
+    assert np.sqrt(((force.mean + STIFF * x) ** 2).mean() / ((STIFF * x) ** 2).mean()) < 0.25
 
 
 def test_averages_of_labelled_individuals_tell_what_following_them_tells(ou):

@@ -230,8 +230,9 @@ class Problem:
             filled = self._solved(lines, SameIndividuals(), self._nothing, [], few)
             filled = replace(filled, beta=self.beta)
             apart = self._solved(self.moments(coarse), noise, filled, looks)
-        known = 0.0 if apart.posterior is None else apart.posterior.known
-        fine = self.drawn_tests(apart.beta, known)
+        known = np.inf if apart.posterior is None else apart.posterior.known
+        # Where individuals multiply, averages have to tell places apart, however few their numbers.
+        fine = self.drawn_tests(apart.beta, known if self.drift.growth is None else np.inf)
         if not apart.misfit < constants.MISFIT or fine.count == coarse.count:
             return apart
         again = self._solved(self.moments(fine), noise, replace(apart, rounds=0), looks)
