@@ -16,6 +16,7 @@ from stitchflow.bench._runs import Run
 COMPACT = ("flowers", "zigzag_ridge", "watershed", "ishigami", "friedman", "wavy_plateau")
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 OBSERVED, MODEL = "#222222", "#d55e00"
+OURS, PUBLISHED = "stitching", "stitching-paper"
 
 
 class Studio:
@@ -24,8 +25,8 @@ class Studio:
     def __init__(self, pictures: Path, figures: Path, results: Results):
         self.pictures, self.figures, self.results = pictures, figures, results
 
-    def arrays(self, task: str) -> Arrays | None:
-        return read_picture(picture_path(self.pictures, Run(task)))
+    def arrays(self, task: str, method: str = OURS) -> Arrays | None:
+        return read_picture(picture_path(self.pictures, Run(task, method)))
 
     def save(self, figure: Any, name: str) -> None:
         import matplotlib.pyplot as plt
@@ -231,7 +232,7 @@ def cis(studio: Studio, name: str) -> bool:
     figure, axes = _axes(2, 9, 15.5, 3.9)
     limits = (arrays["first"][0], arrays["first"][-1]), (arrays["second"][0], arrays["second"][-1])
     for row, (key, label, colour) in enumerate(
-        (("observed", "held-out", OBSERVED), ("sampled", "stitching", MODEL))
+        (("observed", "held-out", OBSERVED), ("sampled", OURS, MODEL))
     ):
         for k, t in enumerate(arrays["times"]):
             ax = axes[row, k]
@@ -269,16 +270,16 @@ def cis(studio: Studio, name: str) -> bool:
     return True
 
 
-def chiral(task: str) -> Callable[[Studio, str], bool]:
+def chiral(task: str, method: str = OURS) -> Callable[[Studio, str], bool]:
     def draw(studio: Studio, name: str) -> bool:
-        arrays = studio.arrays(task)
+        arrays = studio.arrays(task, method)
         if arrays is None:
             return False
         times = arrays["times"]
         figure, axes = _axes(2, len(times) + 2, 15.5, 3.9)
         reach = 1.05 * np.abs(arrays["observed"]).max()
         for row, (key, label, colour) in enumerate(
-            (("observed", "held-out", OBSERVED), ("sampled", "stitching", MODEL))
+            (("observed", "held-out", OBSERVED), ("sampled", method, MODEL))
         ):
             for k, t in enumerate(times):
                 ax = axes[row, k]
@@ -314,12 +315,17 @@ def chiral(task: str) -> Callable[[Studio, str], bool]:
     return draw
 
 
-def double_well(studio: Studio, name: str) -> bool:
+def double_well(method: str) -> Callable[[Studio, str], bool]:
+    return lambda studio, name: _double_well(studio, name, method)
+
+
+def _double_well(studio: Studio, name: str, method: str) -> bool:
     regimes = {"dense": "20 snapshots", "terminal": "first and last", "trickle": "1,000 x 10"}
-    found = {regime: studio.arrays(f"doublewell-{regime}") for regime in regimes}
+    found = {regime: studio.arrays(f"doublewell-{regime}", method) for regime in regimes}
     if any(arrays is None for arrays in found.values()):
         return False
     figure, axes = _axes(2, 3, 10.0, 5.2)
+    figure.suptitle("our default" if method == OURS else "the published method", fontsize=11)
     for column, (regime, arrays) in enumerate(found.items()):
         assert arrays is not None
         ax = axes[0, column]
@@ -343,7 +349,8 @@ def double_well(studio: Studio, name: str) -> bool:
         ax.axvspan(low, high, color="0.93", zorder=0)
         ax.set_ylim(-14, 26)
         ax.set_xlabel("x")
-        r2 = studio.results.cell(f"doublewell-{regime}", "energy", "pattern_r2", digits=2)
+        place = (f"doublewell-{regime}", "energy", "pattern_r2")
+        r2 = studio.results.cell(*place, method=method, digits=2)
         ax.set_title(f"pattern R2 {r2}", fontsize=9)
     axes[0, 0].set_ylabel("x")
     axes[1, 0].set_ylabel("V (centred on the data's range)")
@@ -363,5 +370,7 @@ FIGURES: dict[str, Callable[[Studio, str], bool]] = {
     "cis": cis,
     "chiral": chiral("chiral"),
     "chiral-dense": chiral("chiral-dense"),
-    "doublewell": double_well,
+    "chiral-published": chiral("chiral", PUBLISHED),
+    "doublewell": double_well(OURS),
+    "doublewell-published": double_well(PUBLISHED),
 }

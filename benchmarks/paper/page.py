@@ -86,14 +86,14 @@ SECTIONS: list[tuple[str, str, Callable[[Results], str], tuple[str, ...]]] = [
         "A free vector kernel; no potential, no entropy. `chiral` has seven snapshots, "
         "`chiral-dense` 1,601 simulated ones.",
         tables.chiral,
-        ("chiral-dense", "chiral"),
+        ("chiral-dense", "chiral", "chiral-published"),
     ),
     (
         "Double well under three observation regimes",
         "V = (|x| - 7)^2 / 2, beta 1: twenty snapshots, the first and last only, or 1,000 "
         "snapshots of ten particles. Judged on 500 held-out particles at twenty times.",
         tables.double_well,
-        ("doublewell",),
+        ("doublewell", "doublewell-published"),
     ),
 ]
 
