@@ -15,6 +15,7 @@ from scipy.linalg import cholesky, solve_triangular
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block, Bumps
 from stitchflow._weak_form.carry import Drift
+from stitchflow._weak_form.choices import shortest
 from stitchflow._weak_form.evidence import Equations
 from stitchflow._weak_form.moments import Moments, Window
 from stitchflow._weak_form.neighbours import Geometry
@@ -23,12 +24,12 @@ from stitchflow._weak_form.noise import (
     Noise,
     OtherIndividuals,
     SameIndividuals,
-    Whitened,
 )
 from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.problem import Problem
-from stitchflow._weak_form.solve import Estimate, prefers_same, shortest
+from stitchflow._weak_form.solve import Estimate, prefers_same
 from stitchflow._weak_form.uncertainty import Uncertainty
+from stitchflow._weak_form.whitening import Whitened
 
 LOOKED_AT, MOST_PAIRS = 12, 20_000  # windows over which forces are averaged, and pairs in each
 # The prior standard deviation of W and K over any range, in sizes of all that moves individuals: a

@@ -19,6 +19,7 @@ from stitchflow._types import check_number
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.assemble import fitted_terms
 from stitchflow._weak_form.bases import Block, Bumps, Splines
+from stitchflow._weak_form.choices import Priors
 from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
 from stitchflow._weak_form.growing import Growing
@@ -30,7 +31,7 @@ from stitchflow._weak_form.noise import (
     SameIndividuals,
 )
 from stitchflow._weak_form.pair_push import PairPush
-from stitchflow._weak_form.solve import Estimate, Priors, gauss_newton, prefers_same
+from stitchflow._weak_form.solve import Estimate, gauss_newton, prefers_same
 from stitchflow._weak_form.turning import field_parts
 from stitchflow._weak_form.uncertainty import Uncertainty
 

@@ -9,15 +9,11 @@ import numpy as np
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block
+from stitchflow._weak_form.choices import Priors, Stages, shortest
 from stitchflow._weak_form.evidence import Equations, Posterior, log_volume, solve
 from stitchflow._weak_form.moments import Moments
-from stitchflow._weak_form.noise import (
-    Noise,
-    Observation,
-    OtherIndividuals,
-    SameIndividuals,
-    Whitened,
-)
+from stitchflow._weak_form.noise import Noise, OtherIndividuals, SameIndividuals, observe_all
+from stitchflow._weak_form.whitening import Observation, Whitened
 
 
 @dataclass(frozen=True)
@@ -51,10 +47,6 @@ class Estimate:
         return self.misfit * self.rows / max(self.rows - known, 1.0)
 
 
-# By how many spare blocks are used, and by the range of pair terms; the simplest first.
-Priors = dict[tuple[int, float], list[Block]]
-
-
 def gauss_newton(
     moments: Moments,
     noise: Noise,
@@ -81,7 +73,7 @@ def gauss_newton(
     """
     if start.c.any():  # an estimate that moves needs its steps; from nothing, they come with it
         for _ in range(2):
-            _observe(moments, noise, start)
+            observe_all(moments, noise, start.c, start.beta)
     found, white = _rounds(moments, noise, priors, start, learn_beta, most, tell)
     if not noise.shares_errors or not found.misfit < constants.MISFIT:
         return found
@@ -119,7 +111,7 @@ def rescaled(
     volumes = []
     for step in (constants.RAY_STEP, -constants.RAY_STEP):
         moved = replace(found, c=found.c * np.exp(step), beta=found.beta * np.exp(step))
-        observed = _observe(moments, noise, moved)
+        observed = observe_all(moments, noise, moved.c, moved.beta)
         if observed is None:
             return found
         own = Whitened(observed, white)
@@ -156,7 +148,7 @@ def _rounds(
     if corrected and start.posterior is not None:
         strengths = {start.span: start.posterior.precisions}
     for count in range(start.rounds + 1, start.rounds + most * stages.number + 1):
-        observed = _observe(moments, noise, now)
+        observed = observe_all(moments, noise, now.c, now.beta)
         if last is not None and not last.improved(observed):
             halves += 1
             if halves > constants.MOST_HALVES:  # no part of the step helps: this is the best
@@ -207,39 +199,6 @@ def _rounds(
     return now, white
 
 
-class Stages:
-    """Spare blocks are allowed one after the other, each once those before it have settled.
-
-    At a start from nothing they would explain what is only the error of the start.
-
-    Arguments:
-        priors: the prior for every choice.
-    """
-
-    def __init__(self, priors: Priors):
-        self.priors, self.levels = priors, sorted({level for level, _ in priors})
-        self.number, self.rounds = len(self.levels), 0
-
-    @property
-    def allowed(self) -> Priors:
-        """The priors that may be chosen now."""
-        return {key: blocks for key, blocks in self.priors.items() if key[0] <= self.levels[0]}
-
-    def ended(self, still: bool, most: int) -> bool:
-        """Whether the last stage has ended; a stage that has is followed by the next.
-
-        Arguments:
-            still: whether the last round moved the estimate by less than its error.
-            most: the largest number of rounds of the last stage.
-        """
-        self.rounds += 1
-        if len(self.levels) == 1:
-            return still or self.rounds >= most
-        if still or self.rounds >= constants.FULL_ROUNDS:
-            self.levels, self.rounds = self.levels[1:], 0
-        return False
-
-
 def shared_errors(observed: list[Observation], white: Whitened) -> tuple[np.ndarray, np.ndarray]:
     """The expected products of errors: of design and residual (f + 1,), of the design with itself.
 
@@ -258,40 +217,6 @@ def shared_errors(observed: list[Observation], white: Whitened) -> tuple[np.ndar
     return by_residual, by_design
 
 
-def shortest(
-    equations: Equations,
-    priors: Priors,
-    learn_beta: bool,
-    strengths: dict[tuple[int, float], np.ndarray],
-    fixed: bool,
-) -> tuple[tuple[int, float], Posterior]:
-    """The shortest range of pair terms whose evidence is within three nats of the best.
-
-    Likewise, blocks that are spare are left out unless they gain as much, and three nats more for
-    each kind of them.
-
-    Evidence hardly depends on a range beyond the true one, because V takes over what W loses. The
-    shortest one therefore fixes the gauge, and it does not jump between rounds.
-
-    Arguments:
-        equations: the rows.
-        priors: the prior for every range, shortest first.
-        learn_beta: whether beta is free.
-        strengths: the precisions of the blocks to start from, for each range that has them.
-        fixed: whether they stay as they are.
-    """
-    found = {
-        span: solve(equations, blocks, learn_beta, strengths.get(span), fixed)
-        for span, blocks in priors.items()
-    }
-    worth = {key: p.evidence - constants.NATS * key[0] for key, p in found.items()}
-    best = max(worth.values())
-    for span, posterior in found.items():
-        if worth[span] >= best - constants.NATS:
-            return span, posterior
-    raise AssertionError("some range has the best evidence")
-
-
 def prefers_same(moments: Moments, together: Estimate, apart: Estimate) -> bool:
     """Whether residuals are as small as if the same individuals had been seen again.
 
@@ -302,10 +227,10 @@ def prefers_same(moments: Moments, together: Estimate, apart: Estimate) -> bool:
         together: the estimate for the same individuals.
         apart: the estimate for other individuals.
     """
-    same = _observe(moments, SameIndividuals(), together)
+    same = observe_all(moments, SameIndividuals(), together.c, together.beta)
     if same is None or not together.misfit < constants.MISFIT:
         return False
-    other = _observe(moments, OtherIndividuals(), apart)
+    other = observe_all(moments, OtherIndividuals(), apart.c, apart.beta)
     if other is None:
         return True
     white = Whitened(same)
@@ -317,17 +242,6 @@ def _log_density(observed: list[Observation], white: Whitened) -> float:
     """The logarithm of the probability density of the residuals that are whitened."""
     residuals = white([o.residual for o in observed])
     return -0.5 * (sum(float(r @ r) for r in residuals) + white.log_volume)
-
-
-def _observe(moments: Moments, noise: Noise, now: Estimate) -> list[Observation] | None:
-    """The observations at an estimate; None where individuals were carried to infinity."""
-    found = []
-    with np.errstate(all="ignore"):
-        for gap, carried in moments.carried(now.c, now.beta):
-            if not carried.finite:
-                return None
-            found.append(noise.observe(moments, gap, carried, now.c, now.beta))
-    return found
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,79 @@
+"""Which spare blocks and which range of pair terms the evidence asks for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stitchflow._weak_form import constants
+from stitchflow._weak_form.bases import Block
+from stitchflow._weak_form.evidence import Equations, Posterior, solve
+
+# By how many spare blocks are used, and by the range of pair terms; the simplest first.
+Priors = dict[tuple[int, float], list[Block]]
+
+
+class Stages:
+    """Spare blocks are allowed one after the other, each once those before it have settled.
+
+    At a start from nothing they would explain what is only the error of the start.
+
+    Arguments:
+        priors: the prior for every choice.
+    """
+
+    def __init__(self, priors: Priors):
+        self.priors, self.levels = priors, sorted({level for level, _ in priors})
+        self.number, self.rounds = len(self.levels), 0
+
+    @property
+    def allowed(self) -> Priors:
+        """The priors that may be chosen now."""
+        return {key: blocks for key, blocks in self.priors.items() if key[0] <= self.levels[0]}
+
+    def ended(self, still: bool, most: int) -> bool:
+        """Whether the last stage has ended; a stage that has is followed by the next.
+
+        Arguments:
+            still: whether the last round moved the estimate by less than its error.
+            most: the largest number of rounds of the last stage.
+        """
+        self.rounds += 1
+        if len(self.levels) == 1:
+            return still or self.rounds >= most
+        if still or self.rounds >= constants.FULL_ROUNDS:
+            self.levels, self.rounds = self.levels[1:], 0
+        return False
+
+
+def shortest(
+    equations: Equations,
+    priors: Priors,
+    learn_beta: bool,
+    strengths: dict[tuple[int, float], np.ndarray],
+    fixed: bool,
+) -> tuple[tuple[int, float], Posterior]:
+    """The shortest range of pair terms whose evidence is within three nats of the best.
+
+    Likewise, blocks that are spare are left out unless they gain as much, and three nats more for
+    each kind of them.
+
+    Evidence hardly depends on a range beyond the true one, because V takes over what W loses. The
+    shortest one therefore fixes the gauge, and it does not jump between rounds.
+
+    Arguments:
+        equations: the rows.
+        priors: the prior for every range, shortest first.
+        learn_beta: whether beta is free.
+        strengths: the precisions of the blocks to start from, for each range that has them.
+        fixed: whether they stay as they are.
+    """
+    found = {
+        span: solve(equations, blocks, learn_beta, strengths.get(span), fixed)
+        for span, blocks in priors.items()
+    }
+    worth = {key: p.evidence - constants.NATS * key[0] for key, p in found.items()}
+    best = max(worth.values())
+    for span, posterior in found.items():
+        if worth[span] >= best - constants.NATS:
+            return span, posterior
+    raise AssertionError("some range has the best evidence")
