@@ -150,7 +150,8 @@ def test_the_information_of_followed_individuals_is_that_of_their_paths():
     assert found.bowl() is None
 
 
-def test_a_fit_without_standard_errors_is_told_by_a_weak_form(far):
+def test_a_fit_without_standard_errors_is_told_by_a_weak_form():
+    far = sf.fit(ou(500, np.linspace(0.0, 1.0, 6)), sf.WeakForm(), progress=False)
     other = sf.Fit(sf.Stitching(), Falling(1), far.energy, far.status, [], 0, 0.0, data=far.data)
     found, own = identifiability(other), identifiability(far)
     assert found.estimated

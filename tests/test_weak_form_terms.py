@@ -103,6 +103,7 @@ WIDE = sf.Basis(widths=(1.0, 0.5))
 TURNING = sf.Potential() + sf.VectorField(divergence_free=True) + sf.Entropy()
 
 
+@pytest.mark.full
 def test_a_population_that_turns():
     data = draws(3, TURN)
     fit = sf.fit(data, sf.WeakForm(TURNING, basis=WIDE), progress=False)
@@ -215,6 +216,7 @@ def longish(z):
     return -2.0 * np.e ** (-(z[0] ** 2) - 0.25 * z[1] ** 2)
 
 
+@pytest.mark.full
 def test_an_interaction_with_a_direction():
     wide = sf.Potential(lambda x: 0.5 * (x**2).sum()) + sf.Entropy(0.1, learn=False)
     energy = sf.Energy.known(wide + sf.Interaction(longish, radial=False), 2)
