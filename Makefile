@@ -33,16 +33,19 @@ lint: .venv/test.done
 docs: .venv/test.done
 	$(BIN)/mkdocs build --strict --quiet
 
+# Two workers share two cores: matrix products take one each, or both wait for each other.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+
 # Both workers get the longest files first (tests/conftest.py), so that neither waits at the end.
 test: .venv/test.done
 	$(MAKE) --no-print-directory -j2 lint docs
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-coverage: .venv/test.done
-	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
 
 test-full: test .venv-full/done pythons
-	.venv-full/bin/python -m pytest -m full -n 2 --dist loadfile
+	$(ONE_THREAD) .venv-full/bin/python -m pytest -m full -n 2 --dist loadfile
 
 # A fresh environment for every Python there is, and one with the versions before the newest.
 pythons: .venv/test.done
