@@ -153,9 +153,9 @@ def test_help_lists_the_commands():
         ("demo", "--out"),
         (
             "fit",
-            "--out --time-key --rep --columns --weight-key --id-key --group-key --hold-out "
-            "--test-fraction --method --time-varying --interaction --no-entropy --seed --set "
-            "--resume --overwrite",
+            "--out --time-key --rep --columns --weight-key --id-key --group-key --condition-key "
+            "--hold-out --test-fraction --method --time-varying --interaction --no-entropy --seed "
+            "--set --resume --overwrite",
         ),
         ("evaluate", "--data --json"),
         ("simulate", "--times --from --out"),

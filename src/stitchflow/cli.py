@@ -57,6 +57,7 @@ def fit(
     weight_key: _options.WeightKey = None,
     id_key: _options.IdKey = None,
     group_key: _options.GroupKey = None,
+    condition_key: _options.ConditionKey = None,
     total: _options.Total = None,
     hold_out: _options.HoldOut = None,
     test_fraction: _options.TestFraction = 0.2,
@@ -93,7 +94,7 @@ def fit(
     if total is not None and not (math.isfinite(total) and total > 0):
         raise BadInput(f"--total must be a number above 0, got {total:g}")
     features = None if columns is None else tuple(columns.split(","))
-    names = Columns(time_key, rep, features, weight_key, id_key, group_key, total)
+    names = Columns(time_key, rep, features, weight_key, id_key, group_key, total, condition_key)
     with _notes():
         file = read_table(data, names)
     left_out = _numbers(hold_out, "--hold-out")
@@ -233,7 +234,7 @@ def crossval(
         str | None, typer.Option(help="names of `bench --methods`", metavar="a,b")
     ] = None,
     leave_out: Annotated[
-        str, typer.Option(help="each, groups, or times: 1,3 in turn, 1+3 together")
+        str, typer.Option(help="each, groups, conditions, or times: 1,3 in turn, 1+3 together")
     ] = "each",
     seeds: Annotated[str, typer.Option(help="one fit a seed", metavar="0,1")] = "0",
     time_key: _options.TimeKey = None,
@@ -242,6 +243,7 @@ def crossval(
     weight_key: _options.WeightKey = None,
     id_key: _options.IdKey = None,
     group_key: _options.GroupKey = None,
+    condition_key: _options.ConditionKey = None,
     pca: Annotated[int | None, typer.Option(help="components, without what is left out")] = None,
     cluster: Annotated[
         str | None, typer.Option(help="local workers, or a Dask scheduler", metavar="N|ADDRESS")
@@ -249,7 +251,7 @@ def crossval(
     json: _options.JsonFile = None,
     plot: Annotated[Path | None, typer.Option(help="a chart", metavar="FILE.png")] = None,
 ) -> None:
-    """Leave times or groups out, fit each method, and score what it has not seen.
+    """Leave times, groups or conditions out, fit each method, and score what it has not seen.
 
     Example: stitchflow crossval cells.h5ad --time-key day --rep X_pca --leave-out each
     """
@@ -264,7 +266,7 @@ def crossval(
     if not all(seed.strip().isdecimal() for seed in seeds.split(",")):
         raise BadInput(f"--seeds takes whole numbers such as 0,1; got {seeds!r}")
     left: Any = leave_out
-    if leave_out not in ("each", "groups"):
+    if leave_out not in ("each", "groups", "conditions"):
         entries = leave_out.split(",")
         left = [_numbers(entry.replace("+", ","), "--leave-out") for entry in entries]
     for option, file in (("--json", json), ("--plot", plot)):
@@ -273,7 +275,7 @@ def crossval(
     if plot is not None:
         _check_chart(plot)
     features = None if columns is None else tuple(columns.split(","))
-    keys = Columns(time_key, rep, features, weight_key, id_key, group_key)
+    keys = Columns(time_key, rep, features, weight_key, id_key, group_key, None, condition_key)
     with _notes():
         table = read_table(data, keys)
     console.print(f"{data}: {table.snapshots!r}")

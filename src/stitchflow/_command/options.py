@@ -66,6 +66,10 @@ GroupKey = Annotated[
     str | None,
     typer.Option(help="column of dishes, donors or batches: who interacts with whom", metavar="G"),
 ]
+ConditionKey = Annotated[
+    str | None,
+    typer.Option(help="column of what was done to them, such as control or treated", metavar="C"),
+]
 Total = Annotated[
     float | None,
     typer.Option(help="how many interact, in each group, where only some were seen", metavar="N"),

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from stitchflow._data.batches import batches, listed
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._measure.spacing import node_times
 from stitchflow._types import rows_named
 
 # A snapshot of fewer than this share of the usual number of individuals is small.
 SMALL = 0.1
-
-# A snapshot this many spreads away from the line between its neighbours may be another batch.
-APART = 3.0
 
 # float32, the precision of results, distinguishes numbers down to this share of their size.
 DIGITS = 1e-5
@@ -27,13 +25,8 @@ MOST = 2000  # individuals that are compared to find copies
 def advice(data: Snapshots, nodes: int | None = None) -> list[str]:
     """Sentences on what a fit cannot correct; `nodes` where a curve with nodes is fitted."""
     sentences = [*_sizes(data), *_dimensions(data), *_outliers(data)]
-    sentences += [*_repeats(data), *_batches(data)]
+    sentences += [*_repeats(data), *batches(data)]
     return [*sentences, *(_gaps(data, nodes) if nodes else ())]
-
-
-def _listed(values: np.ndarray, most: int = 5) -> str:
-    words = ", ".join(f"{value:g}" for value in values[:most])
-    return words + (", ..." if len(values) > most else "")
 
 
 def _sizes(data: Snapshots) -> list[str]:
@@ -46,7 +39,7 @@ def _sizes(data: Snapshots) -> list[str]:
     small = data.times[data.counts < max(2.0, SMALL * usual)]
     if small.size:
         sentences.append(
-            f"the snapshots at t = {_listed(small)} are far smaller than the others (usually "
+            f"the snapshots at t = {listed(small)} are far smaller than the others (usually "
             f"{usual:g} individuals): leave them out, or do not rely on results at these times"
         )
     return sentences
@@ -57,13 +50,13 @@ def _dimensions(data: Snapshots) -> list[str]:
     seen = data.x[:MOST]
     constant = np.flatnonzero(np.ptp(data.x, axis=0) == 0)
     if constant.size:
-        sentences.append(f"dimensions {_listed(constant)} are constant: leave them out")
+        sentences.append(f"dimensions {listed(constant)} are constant: leave them out")
     first: dict[bytes, int] = {}
     twins = [(first.setdefault(seen[:, j].tobytes(), j), j) for j in range(data.dim)]
     copies = [j for i, j in twins if i != j and np.array_equal(data.x[:, i], data.x[:, j])]
     copies = np.setdiff1d(copies, constant)
     if copies.size:
-        sentences.append(f"dimensions {_listed(copies)} repeat earlier ones: leave them out")
+        sentences.append(f"dimensions {listed(copies)} repeat earlier ones: leave them out")
     moving = spread[spread > 0]
     if moving.min() < 1e-6 * moving.max():
         sentences.append(
@@ -112,48 +105,9 @@ def _repeats(data: Snapshots) -> list[str]:
     if not many:
         return []
     return [
-        f"more than half of the individuals at t = {_listed(data.times[many])} are copies of "
+        f"more than half of the individuals at t = {listed(data.times[many])} are copies of "
         "others: count each once, or give it a weight"
     ]
-
-
-def _batches(data: Snapshots) -> list[str]:
-    """Snapshots far away from their neighbours in time, which are near each other; and groups."""
-    sentences = []
-    means = np.array([cloud.mean(axis=0, dtype=np.float64) for cloud in data.clouds])
-    spreads = np.array([cloud.std(axis=0, dtype=np.float64).max() for cloud in data.clouds])
-    size = lambda steps: np.linalg.norm(steps, axis=1)
-    if len(data) > 2:
-        there, back = size(means[1:-1] - means[:-2]), size(means[2:] - means[1:-1])
-        past = size(means[2:] - means[:-2])
-        usual = np.median(spreads)
-        odd = (np.minimum(there, back) > APART * usual) & (2 * past < np.minimum(there, back))
-        if odd.any():
-            sentences.append(
-                f"everybody at t = {_listed(data.times[1:-1][odd])} is away from where the times "
-                "before and after are: if that is a batch effect, correct it first"
-            )
-    if data.groups is not None:
-        apart = [k for k in range(len(data)) if _groups_apart(data, k)]
-        if apart:
-            sentences.append(
-                f"the groups at t = {_listed(data.times[apart])} do not overlap: if they are "
-                "batches, correct for them first"
-            )
-    return sentences
-
-
-def _groups_apart(data: Snapshots, k: int) -> bool:
-    """Whether two groups of one time are further apart than `APART` of their spreads."""
-    assert data.groups is not None
-    x, labels = data.cloud(k), data.groups[data.slice(k)]
-    parts = [x[labels == name] for name in np.unique(labels)[:50]]
-    parts = [part for part in parts if len(part) > 2]
-    if len(parts) < 2:
-        return False
-    means = np.array([part.mean(axis=0, dtype=np.float64) for part in parts])
-    spread = np.median([part.std(axis=0, dtype=np.float64).max() for part in parts])
-    return bool(np.ptp(means, axis=0).max() > 2 * APART * spread)
 
 
 def _gaps(data: Snapshots, nodes: int) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from stitchflow._data.advice import from_middle
+from stitchflow._data.conditions import check_several_times
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._measure.curve import CLOSEST
 from stitchflow._status import BadInput, BadInputType
@@ -40,6 +41,7 @@ def check_data(data: Any) -> Snapshots:
             "millionth of the whole range apart: give them one time"
         )
     _check_spread(data)
+    check_several_times(data.conditions, data.index)
     return data
 
 

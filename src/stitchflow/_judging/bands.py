@@ -129,9 +129,9 @@ def _pair_distances(data: Snapshots) -> tuple[float, float]:
     """The range of nine tenths of the distances within populations, at the middle time."""
     k = len(data) // 2
     cloud = data.cloud(k)
-    if data.groups is None:
+    if data.within is None:
         return pair_band(cloud)
-    groups = np.asarray(data.groups)[data.slice(k)]
+    groups = np.asarray(data.within)[data.slice(k)]
     names = np.unique(groups)[:500]
     parts = [cloud[groups == name][:500] for name in names]
     found = np.concatenate([pdist(part) for part in parts if len(part) > 1] or [pdist(cloud)])

@@ -1,4 +1,4 @@
-"""Cross-validation: leave times or groups out, fit every method, score it on what was left out."""
+"""Cross-validation: fit every method without some times, groups or conditions, and score those."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stitchflow._types import KeyLike, as_rng, check_count
 
 COMPARED = ("stitching", "stitching-varying", *TRIVIAL)
 
-# The protocols where times were left out, and where groups were left out.
+# The protocols where times were left out, and where groups or conditions were left out.
 ABOUT_UNSEEN = tuple(protocol for protocol in PROTOCOLS if protocol.judged.unseen)
 WITHIN_RANGE = tuple(protocol for protocol in PROTOCOLS if protocol is not Protocol.FORECAST)
 
@@ -40,7 +40,7 @@ class FoldScore:
     Arguments:
         method: the name of the method.
         seed: the seed of the fit.
-        left_out: the times or the group that were left out, as text.
+        left_out: the times, the group or the condition that were left out, as text.
         protocol: what was asked of the fit, such as `interpolate`.
         metric: the distance, such as `w1`.
         time: the time of the score; None for the mean over times.
@@ -230,13 +230,14 @@ def cross_validate(
     """Fit every method without a part of the data and score it on that part.
 
     Arguments:
-        data: snapshots of three or more times, or with groups.
+        data: snapshots of three or more times, or with groups or conditions.
         methods: names or `Method` objects; None compares `stitching`, `stitching-varying` and the
             two trivial methods `nearest` and `ot-linear`.
         leave_out: "each" leaves out every time but the first in turn; inner times are judged by
             `interpolate` and the last one by `forecast`. A list leaves out the given times, one
             fold for each entry, and an entry may be several times. "groups" leaves out every group
-            in turn, judged by all protocols but `forecast`.
+            in turn and "conditions" every condition, judged by all protocols but `forecast`. A
+            condition that was left out is moved by what the others share.
         seeds: every method with randomness is fitted once for each seed.
         metrics: the distances to compute, names in `stitchflow.metrics.DISTANCES`.
         pca: project on this many principal components of the training individuals of each fold;
@@ -301,11 +302,12 @@ def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> I
         key: the random key of the individuals from which forecasts start.
     """
     if isinstance(leave_out, str):
-        if leave_out == "groups":
-            yield from _group_folds(data)
+        if leave_out in ("groups", "conditions"):
+            yield from _label_folds(data, leave_out)
             return
         if leave_out != "each":
-            raise BadInput(f"leave_out must be 'each', 'groups' or times, got {leave_out!r}")
+            known = "'each', 'groups', 'conditions' or times"
+            raise BadInput(f"leave_out must be {known}, got {leave_out!r}")
         if len(data) < 3:
             raise BadInput(f"leaving a time out needs three or more, got {data.times.tolist()}")
         leave_out = data.times[1:].tolist()
@@ -354,17 +356,19 @@ def starters(data: Snapshots, k: int, key: KeyLike) -> np.ndarray:
     return mask
 
 
-def _group_folds(data: Snapshots) -> Iterable[Fold]:
-    if data.groups is None:
-        raise BadInput("leave_out='groups' needs groups, and this table has none")
-    names = np.unique(data.groups)
+def _label_folds(data: Snapshots, kind: str) -> Iterable[Fold]:
+    """One fold for every group or condition, as `kind` says."""
+    labels = data.groups if kind == "groups" else data.conditions
+    if labels is None:
+        raise BadInput(f"leave_out={kind!r} needs {kind}, and this table has none")
+    names = np.unique(labels)
     if len(names) < 2:
-        raise BadInput(f"leave_out='groups' needs two groups or more, got {names.tolist()}")
+        raise BadInput(f"leave_out={kind!r} needs two {kind} or more, got {names.tolist()}")
     for name in names:
-        own = data.groups == name
+        own = labels == name
         train, test = data.take(np.flatnonzero(~own)), data.take(np.flatnonzero(own))
         if len(train) < 2:
-            raise BadInput(f"without group {name} fewer than two times are left")
+            raise BadInput(f"without {kind[:-1]} {name} fewer than two times are left")
         yield Fold(str(name), train, test, WITHIN_RANGE)
 
 

@@ -46,7 +46,7 @@ class Sample(NamedTuple):
     @staticmethod
     def of(data: Snapshots, k: int) -> Sample:
         """The individuals of the k-th time whose weight is not zero."""
-        groups = None if data.groups is None else data.groups[data.slice(k)]
+        groups = None if data.within is None else data.within[data.slice(k)]
         weights = data.uneven_weights(k)
         everybody = Sample(data.cloud(k), weights, groups)
         return everybody if weights is None else everybody.rows(np.flatnonzero(weights > 0))
@@ -201,13 +201,13 @@ class Judge:
         a part of a population would feel too few of them. A population that has no room for those
         who were trained on is another one, whatever its name.
         """
-        told = self.test.groups is not None or self.test.total is not None
+        told = self.test.within is not None or self.test.total is not None
         if not told or self.train is None or start not in self.seen:
             return here
         others = Sample.of(self.train, self.train.at(self.test.times[start]))
         if (here.groups is None) != (others.groups is None):
             return here
-        rows, groups = self.test.slice(start), self.test.groups
+        rows, groups = self.test.slice(start), self.test.within
         labels = np.zeros(self.test.counts[start]) if groups is None else groups[rows]
         theirs = np.zeros(len(others.x)) if others.groups is None else others.groups
         joining = of_same_population(labels, self.test.totals[rows], theirs)

@@ -114,7 +114,7 @@ class DrivenFlow(Flow):
             The rows to simulate, the places of the chosen ones among them, and further arguments
             of `simulate`.
         """
-        groups, interacting = self.data.groups, pairs_apart(self.energy)[0].terms
+        groups, interacting = self.data.within, pairs_apart(self.energy)[0].terms
         if groups is None or not interacting:
             return chosen, slice(None), {}
         label = np.unique(groups[self.data.slice(k)], return_inverse=True)[1]

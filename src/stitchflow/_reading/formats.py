@@ -32,6 +32,7 @@ class Columns:
         weight: the column of weights.
         id: the column of ids.
         group: the column of groups.
+        condition: the column of conditions.
         total: how many interacting individuals there were, a number; None takes what an `.npz`
             file says in its array `total`.
     """
@@ -43,12 +44,13 @@ class Columns:
     id: str | None = None
     group: str | None = None
     total: float | None = None
+    condition: str | None = None
 
     @property
     def record(self) -> dict[str, Any]:
         """The columns as a run stores them; without a `total` as runs before it did."""
-        entry = asdict(self)
-        return entry if self.total is not None else {n: v for n, v in entry.items() if n != "total"}
+        later = ("total", "condition")
+        return {n: v for n, v in asdict(self).items() if v is not None or n not in later}
 
     @staticmethod
     def stored(entry: dict[str, Any]) -> Columns:
@@ -67,6 +69,7 @@ class Found(NamedTuple):
         weights: the weights; None where there are none.
         ids: the ids; None where there are none.
         groups: the groups; None where there are none.
+        conditions: the conditions; None where there are none.
         total: how many interacting individuals there were, one number or one for each of the sorted
             groups; None where the file does not say.
         names: the names of individuals, which are only shown to the user.
@@ -79,6 +82,7 @@ class Found(NamedTuple):
     weights: Any = None
     ids: Any = None
     groups: Any = None
+    conditions: Any = None
     total: Any = None
     names: Any = None
     train_idx: Any = None
@@ -111,9 +115,11 @@ def _npz(path: Path, columns: Columns) -> Found:
         "weights": columns.weight or "w",
         "ids": columns.id or "id",
         "groups": columns.group or "group",
+        "conditions": columns.condition or "condition",
         "total": "total",
     }
-    chosen = {"weights": columns.weight, "ids": columns.id, "groups": columns.group}
+    chosen = {"weights": columns.weight, "ids": columns.id}
+    chosen |= {"groups": columns.group, "conditions": columns.condition}
     asked = {"x", "t", *(part for part, name in chosen.items() if name)}
     if columns.features:
         raise BadInput(f"{path}: --columns chooses columns of a table; an .npz has its array x")
@@ -138,7 +144,8 @@ def _npz(path: Path, columns: Columns) -> Found:
 def _table(read: Callable[[Path, Asked], Table], path: Path, columns: Columns) -> Found:
     """A table of named columns, which `read` returns as a data frame."""
     time = columns.time or "t"
-    labels = {name for name in (columns.id, columns.group) if name is not None}
+    named_labels = (columns.id, columns.group, columns.condition)
+    labels = {name for name in named_labels if name is not None}
     taken = {time, *labels, *([] if columns.weight is None else [columns.weight])}
     named = [*taken, *(columns.features or ())]
     try:
@@ -167,13 +174,14 @@ def _table(read: Callable[[Path, Asked], Table], path: Path, columns: Columns) -
             weights=None if weight is None else numbers(frame[weight], weight),
             ids=pick(columns.id),
             groups=pick(columns.group),
+            conditions=pick(columns.condition),
         )
     except ValueError as error:
         raise BadInput(f"{path}: {error}") from None
 
 
 def _h5ad(path: Path, columns: Columns) -> Found:
-    asked = [columns.time, columns.weight, columns.id, columns.group]
+    asked = [columns.time, columns.weight, columns.id, columns.group, columns.condition]
     keys = [name for name in asked if name is not None]
     rep = columns.rep or "X_pca"
     try:
@@ -203,6 +211,7 @@ def _h5ad(path: Path, columns: Columns) -> Found:
         weights=pick(columns.weight),
         ids=pick(columns.id),
         groups=pick(columns.group),
+        conditions=pick(columns.condition),
         names=cells.obs.index,
     )
 

@@ -29,7 +29,7 @@ class Asked(NamedTuple):
 
     Arguments:
         named: the columns that the user named.
-        labels: the columns of ids and groups among them.
+        labels: the columns of ids, groups and conditions among them.
         chosen: whether the coordinates are among them too, so that no other column is needed.
     """
 

@@ -59,6 +59,7 @@ def read_table(path: Any, columns: Columns | None = None) -> DataFile:
         raise BadInput(f"{path}: it does not fit into memory") from None
     try:
         parts = {"weights": found.weights, "ids": found.ids, "groups": found.groups}
+        parts["conditions"] = found.conditions
         parts["total"] = found.total if columns.total is None else columns.total
         snapshots = replace(Snapshots.from_table(found.x, found.t, **parts), names=found.names)
         train = _rows(found.train_idx, "train_idx", len(snapshots.x))

@@ -72,8 +72,8 @@ def windows(data: Snapshots, pairs: bool) -> list[Window]:
     row_window = which[data.index]
     # Every population at every time acts within itself.
     labels = np.zeros(len(x), int)
-    if data.groups is not None:
-        labels = np.unique(data.groups, return_inverse=True)[1]
+    if data.within is not None:
+        labels = np.unique(data.within, return_inverse=True)[1]
     populations = data.index * (labels.max() + 1) + labels
     totals = getattr(data, "totals", None)
     found = []

@@ -78,9 +78,14 @@ def _table(shown: list[tuple[Snapshots, bool]]) -> tuple[np.ndarray, np.ndarray]
 
 
 def _individuals(shown: list[tuple[Snapshots, bool]]) -> dict[str, Any]:
-    """Time, side, group and label of each individual."""
+    """Time, side, condition or else group, and label of each individual."""
     _, t = _table(shown)
-    groups = [g for side, _ in shown for g in _words(side.groups, len(side.x))]
+    told = [side.groups if side.conditions is None else side.conditions for side, _ in shown]
+    groups = [
+        g
+        for column, (side, _) in zip(told, shown, strict=True)
+        for g in _words(column, len(side.x))
+    ]
     names = sorted(set(groups) - {""})
     return {
         "time": np.searchsorted(np.unique(t), t).tolist(),

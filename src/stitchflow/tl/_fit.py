@@ -37,6 +37,8 @@ def fit(
     use_rep: str = "X_pca",
     weight_key: str | None = None,
     key_added: str = "stitchflow",
+    group_key: str | None = None,
+    condition_key: str | None = None,
     *,
     method: Method | None = None,
     ensemble: int | None = None,
@@ -63,6 +65,10 @@ def fit(
             means the matrix itself.
         weight_key: the column of `obs` that says how much each cell counts; None counts all alike.
         key_added: the name of what is written.
+        group_key: the column of `obs` with the dish or donor of each cell; None where there is
+            none. Interactions act within groups.
+        condition_key: the column of `obs` with what was done to each cell, such as control or
+            treated, constant within a group; None where there is none.
         method: what is fitted, with its settings; None means `Stitching()`.
         ensemble: how many bootstraps are fitted too, at least two. Their standard deviations are
             written to `obs[k_potential_sd]`, `obs[k_pseudotime_sd]` and `obs[k_velocity_sd]`. None
@@ -88,7 +94,7 @@ def fit(
     check_anndata(adata)
     _check_key(key_added)
     params: dict[str, Any] = {"time_key": time_key, "use_rep": representation_key(adata, use_rep)}
-    params |= {"weight_key": weight_key}
+    params |= {"weight_key": weight_key, "group_key": group_key, "condition_key": condition_key}
     everybody = cells_of(adata, params, np.ones(adata.n_obs, bool))
     held = _held(everybody, column(adata, time_key), hold_out)
     train = _kept(everybody, test_fraction, held, key)

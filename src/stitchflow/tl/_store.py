@@ -145,10 +145,13 @@ def marks(adata: Any, key_added: str) -> bool:
 
 def cells_of(adata: Any, params: dict[str, Any], mask: np.ndarray) -> Snapshots:
     """Some of the cells as snapshots."""
-    weight_key = params.get("weight_key")
-    weights = None if weight_key is None else column(adata, weight_key).to_numpy()
+    of_obs = lambda name: (
+        None if params.get(name) is None else column(adata, params[name]).to_numpy()
+    )
+    told = {"weights": of_obs("weight_key"), "groups": of_obs("group_key")}
+    told["conditions"] = of_obs("condition_key")
     x, t = representation(adata, params["use_rep"]), times(adata, params["time_key"])
-    everybody = Snapshots.from_table(x, t, weights=weights)
+    everybody = Snapshots.from_table(x, t, **told)
     everybody = replace(everybody, names=adata.obs_names)
     assert everybody.rows is not None
     return everybody.take(np.flatnonzero(mask[everybody.rows]))
