@@ -22,6 +22,7 @@ from stitchflow._energy.energy import Energy as Energy
 from stitchflow._energy.networks import PlainNetwork as PlainNetwork
 from stitchflow._energy.pair_terms import Interaction as Interaction
 from stitchflow._energy.pair_terms import VectorKernel as VectorKernel
+from stitchflow._energy.per_condition import PerCondition as PerCondition
 from stitchflow._energy.terms import Entropy as Entropy
 from stitchflow._energy.terms import InternalEnergy as InternalEnergy
 from stitchflow._energy.terms import Potential as Potential

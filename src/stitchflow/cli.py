@@ -223,6 +223,8 @@ def simulate(
         columns["w"] = np.tile(start.weights, len(when))
     if start.groups is not None:
         columns["group"] = np.tile(start.groups, len(when))
+    if start.conditions is not None:
+        columns["condition"] = np.tile(start.conditions, len(when))
     np.savez(out, **columns)
     console.print(f"wrote {out}: {n} individuals at {len(when)} times", soft_wrap=True)
 

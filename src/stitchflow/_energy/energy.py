@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
+from stitchflow._energy.per_condition import PerCondition
 from stitchflow._energy.terms import Potential, Term, ready
 from stitchflow._energy.vector_field import VectorField
 from stitchflow._html import table
@@ -106,6 +107,23 @@ class Energy(eqx.Module):
     def only(self, kind: type) -> tuple[Any, ...]:
         """The terms that are instances of `kind`, in their order."""
         return tuple(term for term in self.terms if isinstance(term, kind))
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The names of the conditions between which this energy differs; none where it does not."""
+        return next((term.labels for term in self.only(PerCondition)), ())
+
+    def of(self, condition: Any) -> Energy:
+        """The energy of one condition: what all share, and what this one adds.
+
+        Arguments:
+            condition: its label. An unknown one is refused, and any where the energy is the same
+                under all conditions.
+        """
+        own = lambda term: term.of(condition) if isinstance(term, PerCondition) else term
+        if not self.only(PerCondition):
+            raise BadInput(f"{self!r} is the same under all conditions, got {condition!r}")
+        return Energy(tuple(own(term) for term in self.terms), self.units)
 
     @property
     def time_varying(self) -> bool:

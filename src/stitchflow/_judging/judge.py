@@ -16,7 +16,7 @@ import numpy as np
 from stitchflow._data.populations import of_same_population
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._method.flow import Flow
-from stitchflow._types import KeyLike, as_rng, near_times
+from stitchflow._types import KeyLike, as_key, as_rng, near_times
 from stitchflow.metrics import DISTANCES
 
 DRAWS = 3
@@ -37,24 +37,27 @@ class Sample(NamedTuple):
         x: the positions.
         weights: their weights; None where all are equal.
         groups: the group of each, within which interactions act; None where there are none.
+        conditions: the condition of each; None where there are none.
     """
 
     x: np.ndarray
     weights: np.ndarray | None = None
     groups: np.ndarray | None = None
+    conditions: np.ndarray | None = None
 
     @staticmethod
     def of(data: Snapshots, k: int) -> Sample:
         """The individuals of the k-th time whose weight is not zero."""
         groups = None if data.within is None else data.within[data.slice(k)]
+        conditions = None if data.conditions is None else data.conditions[data.slice(k)]
         weights = data.uneven_weights(k)
-        everybody = Sample(data.cloud(k), weights, groups)
+        everybody = Sample(data.cloud(k), weights, groups, conditions)
         return everybody if weights is None else everybody.rows(np.flatnonzero(weights > 0))
 
     def rows(self, rows: np.ndarray) -> Sample:
         """Some of the individuals, by their row numbers."""
         pick = lambda column: None if column is None else column[rows]
-        return Sample(self.x[rows], pick(self.weights), pick(self.groups))
+        return Sample(self.x[rows], pick(self.weights), pick(self.groups), pick(self.conditions))
 
     def beside(self, other: Sample) -> Sample:
         """These individuals followed by others; each side keeps its weights among its own."""
@@ -62,10 +65,10 @@ class Sample(NamedTuple):
         if self.weights is not None or other.weights is not None:
             each = (np.ones(len(s.x)) if s.weights is None else s.weights for s in (self, other))
             weights = np.concatenate(list(each))
-        groups = None
-        if self.groups is not None and other.groups is not None:
-            groups = np.concatenate([self.groups, other.groups])
-        return Sample(np.concatenate([self.x, other.x]), weights, groups)
+        both = lambda a, b: None if a is None or b is None else np.concatenate([a, b])
+        groups = both(self.groups, other.groups)
+        conditions = both(self.conditions, other.conditions)
+        return Sample(np.concatenate([self.x, other.x]), weights, groups, conditions)
 
     def some(self, n: int, rng: np.random.Generator) -> Sample:
         """`n` of the individuals, drawn regardless of their weights, which they keep."""
@@ -82,13 +85,27 @@ class Sample(NamedTuple):
     def carried(self, flow: Flow, times: Any, key: KeyLike) -> np.ndarray:
         """Where the dynamics of a flow carries the individuals, of shape (time, n, dim).
 
-        Individuals keep their weights and stay in their groups. Equal weights are not passed on,
-        nor are groups to a flow that does not know them: a user's own flow need not accept either.
+        Individuals keep their weights and stay in their groups, and those of a condition that
+        the flow knows are moved as it moves them. Equal weights are not passed on, nor are groups
+        to a flow that does not know them: a user's own flow need not accept either.
         """
+        if self.conditions is not None and flow.conditions:
+            return self._carried_apart(flow, times, key)
         told: dict[str, Any] = {} if self.weights is None else {"weights": self.weights}
         if self.groups is not None and "groups" in signature(flow.simulate).parameters:
             told["groups"] = self.groups
         return np.asarray(flow.simulate(self.x, times, key=key, **told))
+
+    def _carried_apart(self, flow: Flow, times: Any, key: KeyLike) -> np.ndarray:
+        """`carried`, for each condition by its own flow; unknown ones by what all share."""
+        assert self.conditions is not None
+        out = np.empty((len(np.atleast_1d(times)), *self.x.shape))
+        for k, name in enumerate(np.unique(self.conditions)):
+            own = np.flatnonzero(self.conditions == name)
+            moving = flow.of(name) if str(name) in flow.conditions else flow
+            some = self.rows(own)._replace(conditions=None)
+            out[:, own] = some.carried(moving, times, jax.random.fold_in(as_key(key), k))
+        return out
 
 
 # Floors by held-out individuals, individuals trained on, and oracle. They do not depend on the fit,

@@ -41,6 +41,19 @@ class Flow:
     dim: int
 
     @property
+    def conditions(self) -> tuple[str, ...]:
+        """The names of the conditions that move differently; none where all move alike."""
+        return ()
+
+    def of(self, condition: Any) -> Flow:
+        """The flow of the individuals of one condition.
+
+        Arguments:
+            condition: its label; an unknown one is refused.
+        """
+        raise NotAvailable(self.method, "of", "it moves the individuals of all conditions alike")
+
+    @property
     def fitted_curve(self) -> Curve | None:
         """The curve of particles in internal units; None for methods without one."""
         return None

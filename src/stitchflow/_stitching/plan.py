@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 
 from stitchflow._data.scaling import Scaling, Standardised
 from stitchflow._energy.energy import Energy
+from stitchflow._energy.per_condition import PerCondition
 from stitchflow._energy.terms import Entropy, Potential, Term
 from stitchflow._measure.spacing import ByAction, Spacing
 from stitchflow._measure.spline import Spline
@@ -53,6 +54,8 @@ class Specification:
         kinds |= {"growth": Growth, "curve": Spline, "init": Start, "spacing": Spacing}
         kinds |= {"kernel": Kernel, "weights": Weights, "scaling": Scaling}
         object.__setattr__(self, "energy", energy)
+        if isinstance(energy, Energy) and energy.only(PerCondition):
+            raise BadInput(f"energy: only WeakForm learns a PerCondition so far, got {energy!r}")
         for name, kind in kinds.items():
             value = getattr(self, name)
             absent = name in ("growth", "curve") and value is None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from stitchflow._energy.per_condition import PerCondition
 from stitchflow._energy.terms import Term
 from stitchflow._weak_form.bases import Bumps
+from stitchflow._weak_form.deviation import deviating
 from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.fitted import BumpPotential, SplineInteraction, SplineKernel
@@ -25,9 +27,7 @@ def fitted_terms(drift: Drift, c: np.ndarray, centre: np.ndarray) -> list[Term]:
     terms: list[Term] = []
     for part, own in drift.each():
         if type(part) is Landscape:
-            bumps, rows = part.bumps, c[own].reshape(part.powers, -1)
-            potential = BumpPotential(bumps=len(bumps.widths), powers=part.powers)
-            terms.append(potential.of(rows, -rows @ centre, bumps.centres, bumps.widths))
+            terms.append(_potential(part, c[own], centre))
         if isinstance(part, PairPush) and part.kind == "interaction":
             splines = part.splines
             term = SplineInteraction(knots=splines.count)
@@ -44,7 +44,26 @@ def fitted_terms(drift: Drift, c: np.ndarray, centre: np.ndarray) -> list[Term]:
             for k in ("radial", "turning")
         )
         terms.append(SplineKernel(knots=splines.count).of(radial, turning, splines.reach))
-    return terms + _field(drift, c)
+    return terms + _field(drift, c) + _per_condition(drift, c, centre)
+
+
+def _potential(part: Landscape, c: np.ndarray, centre: np.ndarray) -> BumpPotential:
+    bumps, rows = part.bumps, c.reshape(part.powers, -1)
+    potential = BumpPotential(bumps=len(bumps.widths), powers=part.powers)
+    return potential.of(rows, -rows @ centre, bumps.centres, bumps.widths)
+
+
+def _per_condition(drift: Drift, c: np.ndarray, centre: np.ndarray) -> list[Term]:
+    """What each condition adds to V, in the functions of V."""
+    landscape, found = drift.landscape, deviating(drift)
+    if landscape is None or found is None:
+        return []
+    deviation, own = found
+    each = [deviation.under(k).own(c[own]) for k in range(len(deviation.labels))]
+    within = deviation.within(landscape)
+    terms = tuple(_potential(landscape, within @ coefficients, centre) for coefficients in each)
+    blank = BumpPotential(bumps=terms[0].bumps, powers=terms[0].powers)
+    return [PerCondition(blank, deviation.labels).with_deviations(terms)]
 
 
 def _field(drift: Drift, c: np.ndarray) -> list[Term]:

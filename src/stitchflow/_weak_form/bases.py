@@ -26,12 +26,14 @@ class Block:
         flat: whether the variance is so large that the prior says nothing.
         spare: zero for a block that is always used; one for a block that is used only where the
             evidence clearly asks for it, and two where it asks for more than those of one.
+        first: whether a spare block is used in the first rounds, until the estimate has settled.
     """
 
     name: str
     factor: np.ndarray
     flat: bool = False
     spare: int = 0
+    first: bool = False
 
     def placed(self, first: int, size: int, name: str = "") -> Block:
         """This block where its coefficients are some of all `size`, from the `first` on."""

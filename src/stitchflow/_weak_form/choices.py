@@ -15,20 +15,27 @@ Priors = dict[tuple[int, float], list[Block]]
 class Stages:
     """Spare blocks are allowed one after the other, each once those before it have settled.
 
-    At a start from nothing they would explain what is only the error of the start.
+    At a start from nothing they would explain what is only the error of the start. Blocks that are
+    used `first` are the other way round: without them rounds would lead to a compromise of
+    populations that move differently, so that they are left out, if at all, after these rounds.
 
     Arguments:
         priors: the prior for every choice.
     """
 
     def __init__(self, priors: Priors):
-        self.priors, self.levels = priors, sorted({level for level, _ in priors})
-        self.number, self.rounds = len(self.levels), 0
+        levels = sorted({level for level, _ in priors})
+        early = max((b.spare for blocks in priors.values() for b in blocks if b.first), default=0)
+        upwards = [{low for low in levels if low <= level} for level in levels]
+        self.stages = [s for s in upwards if early in s] if early else upwards
+        if early and {early} not in self.stages:
+            self.stages = [{early}, *self.stages]
+        self.priors, self.number, self.rounds = priors, len(self.stages), 0
 
     @property
     def allowed(self) -> Priors:
         """The priors that may be chosen now."""
-        return {key: blocks for key, blocks in self.priors.items() if key[0] <= self.levels[0]}
+        return {key: blocks for key, blocks in self.priors.items() if key[0] in self.stages[0]}
 
     def ended(self, still: bool, most: int) -> bool:
         """Whether the last stage has ended; a stage that has is followed by the next.
@@ -38,10 +45,10 @@ class Stages:
             most: the largest number of rounds of the last stage.
         """
         self.rounds += 1
-        if len(self.levels) == 1:
+        if len(self.stages) == 1:
             return still or self.rounds >= most
         if still or self.rounds >= constants.FULL_ROUNDS:
-            self.levels, self.rounds = self.levels[1:], 0
+            self.stages, self.rounds = self.stages[1:], 0
         return False
 
 

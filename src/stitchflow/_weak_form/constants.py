@@ -111,6 +111,9 @@ RAY_STEP = 0.1
 # A field that turns: its narrowest bumps in the plane, and the number of its bumps in space.
 TURNING_FINEST, TURNING_BUMPS = 0.5, 60
 
+# The narrowest bumps of what differs between conditions: a difference is told less sharply than V.
+DEVIATION_FINEST = 1.0
+
 # Bumps of the growth rate, all of the largest width of V: growth changes slowly in space.
 GROWTH_BUMPS = 60
 

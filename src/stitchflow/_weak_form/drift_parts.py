@@ -26,6 +26,10 @@ class Part(ABC):
     def count(self) -> int:
         """The number of coefficients."""
 
+    def under(self, condition: int) -> Part:
+        """This part for the individuals of one condition, by its number."""
+        return self
+
     @abstractmethod
     def slope(self, place: Place, c: np.ndarray) -> np.ndarray:
         """Minus the drift of all copies of the individuals, (copies, n, d)."""
@@ -173,6 +177,12 @@ class Drift:
 
     parts: tuple[Part, ...]
     growth: Growing | None = None
+
+    def under(self, condition: int | None) -> Drift:
+        """What moves the individuals of one condition, with the same coefficients."""
+        if condition is None:
+            return self
+        return replace(self, parts=tuple(part.under(condition) for part in self.parts))
 
     @property
     def moving(self) -> int:

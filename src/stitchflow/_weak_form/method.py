@@ -37,9 +37,17 @@ from stitchflow._status import BadInput, NotAvailable, Status
 from stitchflow._training.history import StageHistory
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow._weak_form import constants
+from stitchflow._weak_form.deviation import deviating
 from stitchflow._weak_form.problem import Basis, Problem
-from stitchflow._weak_form.refusals import LEARNED, check_data, check_growth, check_term
+from stitchflow._weak_form.refusals import (
+    LEARNED,
+    check_conditions,
+    check_data,
+    check_growth,
+    check_term,
+)
 from stitchflow._weak_form.rest import at_rest
+from stitchflow._weak_form.solve import Estimate
 from stitchflow._weak_form.stored import drift_from, packed_drift
 from stitchflow._weak_form.uncertainty import Uncertainty
 
@@ -68,7 +76,8 @@ class WeakForm(Method):
         energy: which terms are learned: `Potential`, `Entropy`, `Interaction` (one that is not
             radial in at most three dimensions), in the plane a `VectorKernel` that is the same in
             all directions, and a `VectorField` that does not vary in time. Next to a potential the
-            field has no divergence. The `hidden` of terms is not used.
+            field has no divergence. A `PerCondition(Potential())` beside a `Potential` is what
+            each condition adds. The `hidden` of terms is not used.
         basis: what they are made of; None is the default `Basis`.
         growth: a learned rate of birth minus death, `Growth()`; None for none. It adds
             $\langle\eta g\rangle - \langle\eta\rangle\langle g\rangle$ to the equation, which
@@ -95,6 +104,7 @@ class WeakForm(Method):
                 raise BadInput(f"energy: WeakForm learns one {kind.__name__}, got {self.energy!r}")
         if not self._moving:
             raise BadInput(f"energy needs a term that moves individuals, got {self.energy!r}")
+        check_conditions(self.energy)
         check_growth(self.growth)
 
     @property
@@ -139,6 +149,8 @@ class WeakForm(Method):
             message += f"; residuals are {np.sqrt(estimate.misfit):.1f} times what noise explains"
         if estimate.span[0] == 0 and self.energy.only(VectorField):
             message += "; the data ask for no field, which is taken as zero"
+        if deviating(problem.drift) is not None:
+            message += _difference(problem, estimate)
         if problem.entropy is not None:
             beta = flow.uncertainty.beta
             message += f"; beta = {beta.mean:.3g} +- {beta.sd:.1g}"
@@ -191,6 +203,15 @@ class WeakForm(Method):
         return method, WeakFlow(cls.name, ready, data, known), ready
 
 
+def _difference(problem: Problem, estimate: Estimate) -> str:
+    """Whether the evidence asked for a difference between conditions."""
+    found = deviating(problem.drift)
+    assert found is not None
+    if estimate.c[found[1]].any():
+        return "; conditions differ in V"
+    return "; the data ask for no difference between conditions, which is taken as zero"
+
+
 class WeakFlow(DrivenFlow):
     """Individuals moved by the learned energy.
 
@@ -208,6 +229,14 @@ class WeakFlow(DrivenFlow):
     @property
     def uncertainty(self) -> Uncertainty:
         return self._uncertainty
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return self.energy.conditions
+
+    def of(self, condition: Any) -> WeakFlow:
+        energy, known = self.energy.of(condition), self.uncertainty.of(condition)
+        return WeakFlow(self.method, energy, self.data.of(condition), known)
 
     def growth(self, x: Any, t: float) -> Float[Array, " m"]:
         """The learned rate of birth minus death at points `x` (m, d), per unit of time.

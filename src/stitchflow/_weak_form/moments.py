@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from stitchflow._data.snapshots import Snapshots
+from stitchflow._data.units import Units
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Bumps
 from stitchflow._weak_form.carry import Carried, Drift, carry
@@ -28,6 +29,7 @@ class Window:
         ids: the identity of each individual; None where individuals are not followed.
         near: who acts on whom; None where there are no pair terms.
         unseen: the share of the interacting individuals that was not seen.
+        condition: the number of the condition of all of them; None where there are none.
     """
 
     x: np.ndarray
@@ -36,6 +38,7 @@ class Window:
     ids: np.ndarray | None
     near: Neighbours | None
     unseen: float
+    condition: int | None = None
 
     @property
     def effective(self) -> float:
@@ -50,7 +53,20 @@ class Window:
 
 
 def windows(data: Snapshots, pairs: bool) -> list[Window]:
-    """The snapshots of a data set in internal units; short ones are pooled.
+    """The snapshots of a data set in internal units, those of each condition after each other.
+
+    Arguments:
+        data: the snapshots.
+        pairs: whether individuals act on each other.
+    """
+    if data.conditions is None:
+        return _windows(data, pairs, data.units, None)
+    parts = [data.of(name) for name in data.condition_names]
+    return [w for k, part in enumerate(parts) for w in _windows(part, pairs, data.units, k)]
+
+
+def _windows(data: Snapshots, pairs: bool, units: Units, condition: int | None) -> list[Window]:
+    """The snapshots of a data set or of one of its conditions; short ones are pooled.
 
     A pooled window is an average over its times. Carrying it by the distance of two windows' mean
     times predicts the next one, as long as both are sampled alike.
@@ -58,8 +74,9 @@ def windows(data: Snapshots, pairs: bool) -> list[Window]:
     Arguments:
         data: the snapshots.
         pairs: whether individuals act on each other.
+        units: the internal units.
+        condition: the number of the condition; None where there are none.
     """
-    units = data.units
     # In float64, which the arrays of JAX may not have.
     x = (data.x.astype(np.float64) - np.asarray(units.centre)) / units.length
     times = (data.times - units.start) / units.duration
@@ -92,6 +109,7 @@ def windows(data: Snapshots, pairs: bool) -> list[Window]:
                 None if data.ids is None else data.ids[rows],
                 near,
                 float(1.0 - (seen / there).mean()),
+                condition,
             )
         )
     return found
@@ -139,9 +157,11 @@ def gaps_of(found: list[Window], seed: int) -> list[Gap]:
     """All gaps between windows, or some of them where there are very many pairs."""
     pairs = sum(0 if w.near is None else len(w.near.first) for w in found)
     stride = max(1, int(np.ceil(pairs / constants.MOST_PAIRS)))
+    joined = [a.condition == b.condition for a, b in pairwise(found)]
     return [
-        Gap(found[k], found[k + 1], stride == 1 and k > 0, (seed, k))
+        Gap(found[k], found[k + 1], stride == 1 and k > 0 and joined[k - 1], (seed, k))
         for k in range(0, len(found) - 1, stride)
+        if joined[k]
     ]
 
 
@@ -152,12 +172,15 @@ def straight_lines(found: list[Window]) -> list[Window]:
     """
     rng, filled = np.random.default_rng(0), []
     for a, b in pairwise(found):
+        if a.condition != b.condition:
+            filled.append(a)
+            continue
         n = constants.MOST_LINES
         x, y = (w.x[rng.choice(len(w.x), n, p=w.weights)] for w in (a, b))
         rows, columns = linear_sum_assignment(cdist(x, y, "sqeuclidean"))
         for s in np.arange(constants.LINE_WINDOWS) / constants.LINE_WINDOWS:
             place, t = (1 - s) * x[rows] + s * y[columns], (1 - s) * a.time + s * b.time
-            filled.append(Window(place, np.full(n, 1 / n), t, None, None, 0.0))
+            filled.append(Window(place, np.full(n, 1 / n), t, None, None, 0.0, a.condition))
     return [*filled, found[-1]]
 
 
@@ -185,8 +208,9 @@ class Moments:
         for k, gap in enumerate(self.gaps):
             here, rng = gap.here, np.random.default_rng(gap.seed)
             noise = beta if self.diffuses else 0.0
+            drift = self.drift.under(here.condition)
             found = carry(
-                self.drift, c, noise, here.x, here.time, gap.duration, self.steps[k], here.near, rng
+                drift, c, noise, here.x, here.time, gap.duration, self.steps[k], here.near, rng
             )
             # The next round resolves the steepness that this one met. A few steps too many are
             # kept: other steps are other noise, which would unsettle the rounds.

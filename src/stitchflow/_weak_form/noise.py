@@ -138,5 +138,8 @@ def observe_all(
         for gap, carried in moments.carried(c, beta):
             if not carried.finite:
                 return None
-            found.append(noise.observe(moments, gap, carried, c, beta))
+            try:
+                found.append(noise.observe(moments, gap, carried, c, beta))
+            except np.linalg.LinAlgError:  # a steep estimate spreads individuals beyond rounding
+                return None
     return found

@@ -20,6 +20,7 @@ from stitchflow._weak_form import constants
 from stitchflow._weak_form.assemble import fitted_terms
 from stitchflow._weak_form.bases import Block, Bumps, Splines
 from stitchflow._weak_form.choices import Priors
+from stitchflow._weak_form.deviation import deviation_parts
 from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
 from stitchflow._weak_form.growing import Growing
@@ -123,7 +124,8 @@ class Problem:
         own = (Landscape(tests, powers),) if potential else ()
         field = field_parts(energy, tests, some)
         growth = Growing.of(tests, some, x) if grows else None
-        drift = Drift((*own, *pushes, *field), growth)
+        deviation = deviation_parts(energy, tests, powers, data)
+        drift = Drift((*own, *pushes, *field, *deviation), growth)
         entropy = energy.only(Entropy)
         start = constants.START_BETA
         if entropy and entropy[0].start is not None:

@@ -11,6 +11,7 @@ import numpy as np
 from stitchflow._energy.packing import stored as stored_array
 from stitchflow._status import BadInput
 from stitchflow._weak_form.bases import Bumps, Splines
+from stitchflow._weak_form.deviation import Deviation
 from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.growing import Growing
@@ -20,7 +21,7 @@ from stitchflow._weak_form.turning import Straight, Turning
 KINDS = {
     kind.__name__: kind
     for kind in (
-        *(Drift, Landscape, Straight, Turning, PairPush, DisplacementPush, Growing),
+        *(Drift, Landscape, Straight, Turning, PairPush, DisplacementPush, Growing, Deviation),
         *(Bumps, Splines),
     )
 }

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from stitchflow._data.conditions import place_of
 from stitchflow._data.units import Units
 from stitchflow._method.spread import Spread
 from stitchflow._status import BadInput
 from stitchflow._types import as_cloud, check_number
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Bumps, Splines
+from stitchflow._weak_form.deviation import deviating, shared_drift, to_shared
 from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.turning import Straight, Turning
@@ -46,6 +48,38 @@ class Uncertainty:
         """The same where one factor of V, W and beta together is unknown, as at rest."""
         together = constants.UNKNOWN_FACTOR * np.append(self.c, 1.0)
         return replace(self, root=np.column_stack([self.root, together]))
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The names of the conditions that the energy tells apart; none where it does not."""
+        found = deviating(self.drift)
+        return () if found is None else found[0].labels
+
+    def of(self, condition: Any) -> Uncertainty:
+        """The standard errors of the energy of one condition.
+
+        Arguments:
+            condition: its label; an unknown one is refused.
+        """
+        return self._mapped(self._shares(condition), 1.0)
+
+    def difference(self, a: Any, b: Any) -> Uncertainty:
+        """The standard errors of V of condition `a` minus V of condition `b`.
+
+        `beta`, and every term that all conditions share, is zero in it.
+        """
+        return replace(self._mapped(self._shares(a) - self._shares(b), 0.0), log_beta=None)
+
+    def _shares(self, condition: Any) -> np.ndarray:
+        label, found = place_of(condition, self.conditions), deviating(self.drift)
+        assert found is not None
+        return found[0].contrasts[label]
+
+    def _mapped(self, shares: np.ndarray, shared: float) -> Uncertainty:
+        """The same for a sum of deviations and of what all conditions share."""
+        change = to_shared(self.drift, shares, shared)
+        root = np.concatenate([change @ self.root[:-1], self.root[-1:]])
+        return replace(self, drift=shared_drift(self.drift), c=change @ self.c, root=root)
 
     def _spread(self, rows: np.ndarray, part: slice, scale: float) -> Spread:
         """Mean and error of linear functions `rows` (..., f) of a part of the coefficients."""
