@@ -87,11 +87,14 @@ class Bumps:
             most: the largest number of functions, powers included.
             narrowest: the smallest width.
         """
+        d = x.shape[1]
+        if d > 2:
+            left = max(most - d - d * (d + 1) // 2, 0)
+            found = Bumps.for_points(x, (constants.SPACE_TEST,), max(left, 1))
+            return found if left else Bumps(found.centres[:0], found.widths[:0])
         found = Bumps.for_points(x, (constants.WIDEST_TEST,), most)
         if found.count > most:  # the powers alone
             return Bumps(found.centres[:0], found.widths[:0])
-        if x.shape[1] > 2:
-            return found
         for width in constants.WIDEST_TEST * constants.TEST_LADDER ** np.arange(1, 40):
             finer = Bumps.for_points(x, (width,), most)
             if finer.count > most or width < narrowest:
@@ -191,13 +194,11 @@ class Bumps:
         d, squares = self.dim, self.widths**2
         bells = self.bells(x) if bells is None else bells
         weights = bells * (c[self.powers :] / squares)
-        far = weights / squares
-        out = np.empty((len(x), d, d))
-        for a in range(d):
-            for b in range(a, d):
-                mixed = far @ (self.centres[:, a] * self.centres[:, b])
-                mixed -= x[:, a] * (far @ self.centres[:, b]) + x[:, b] * (far @ self.centres[:, a])
-                out[:, a, b] = out[:, b, a] = mixed + x[:, a] * x[:, b] * far.sum(axis=1)
+        far, z = weights / squares, self.centres
+        pulled = (far @ z)[:, :, None] * x[:, None, :]
+        products = (z[:, :, None] * z[:, None, :]).reshape(-1, d * d)
+        out = (far @ products).reshape(-1, d, d) - pulled - pulled.swapaxes(1, 2)
+        out += far.sum(axis=1)[:, None, None] * x[:, :, None] * x[:, None, :]
         out -= weights.sum(axis=1)[:, None, None] * np.eye(d)
         return out + self._curvature(c)
 

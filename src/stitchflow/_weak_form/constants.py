@@ -121,3 +121,17 @@ GROWTH_BUMPS = 60
 # they go, in ranges of the longest envelope. Pairs are summed in parts of bounded memory.
 DISPLACEMENT_WIDER = {1: 1.0, 2: 1.0, 3: 2.0}
 MOST_DISPLACEMENT_BUMPS, DISPLACEMENT_REACH, PAIRS_AT_ONCE = 200, 2.0, 20_000
+
+# The share of averages that counts as not determined, at least, where the misfit is measured.
+LEAST_FREE = 0.3
+
+# In three and more dimensions: the most bumps of V, and the width of the test functions for draws.
+SPACE_BUMPS, SPACE_TEST = 300, 1.0
+
+# Springs: steps of a gap where coefficients vary in time, bounds of the stiffness times a step, the
+# largest number of rounds, the squared move in errors that ends them, and the largest move.
+SPRING_STEPS, SPRING_BOUNDS, SPRING_ROUNDS, SPRING_STILL, SPRING_STEP = 4, (-3.0, 30.0), 40, 1e-3, 5.0
+
+# Dimensions up to which all directions are alike, and how many lead beyond; individuals that are
+# read at once; and those of each snapshot that tell how directions vary together.
+MOST_LEAD, CHUNK, WITNESSES = 5, 50_000, 1000

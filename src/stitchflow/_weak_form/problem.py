@@ -115,7 +115,8 @@ class Problem:
         widths = basis.widths or constants.WIDTHS[min(dim, 3)]
         # The fluctuations of more averages than this cannot be told from so few individuals.
         told = int(np.median([w.x.size for w in found]) * constants.AVERAGES)
-        tests = Bumps.for_points(some, widths, min(basis.bumps, told))
+        most = basis.bumps if dim <= 2 else min(basis.bumps, constants.SPACE_BUMPS)
+        tests = Bumps.for_points(some, widths, min(most, told))
         potential = energy.only(Potential)
         powers = 1
         if potential and potential[0].time_varying:
@@ -153,8 +154,9 @@ class Problem:
             found = self._solved(moments, SameIndividuals(), self._nothing, looks)
             return found, seen_again, _history(looks)
         apart = self._apart(looks)
-        # Who divides or dies is not seen again.
-        if self.drift.growth is None and not constants.TOO_QUIET < apart.quiet < constants.MISFIT:
+        # Who divides or dies is not seen again. In space a large misfit is that of the model.
+        failed = self.points.shape[1] <= 2 and not apart.quiet < constants.MISFIT
+        if self.drift.growth is None and (failed or not apart.quiet > constants.TOO_QUIET):
             together = self._together(apart, looks)
             # Powers tell best: narrow functions change as much within a gap as between draws.
             none = Bumps(self.tests.centres[:0], self.tests.widths[:0])
@@ -183,10 +185,11 @@ class Problem:
         start: Estimate,
         looks: list[Estimate],
         rounds: int = constants.MOST_ROUNDS,
+        tempered: bool = False,
     ) -> Estimate:
         learn = self.entropy is None or self.entropy.learn
         learn = learn and (noise.beta_is_noise or self.entropy is not None)
-        return gauss_newton(moments, noise, self.priors, start, learn, rounds, looks.append)
+        return gauss_newton(moments, noise, self.priors, start, learn, rounds, looks.append, tempered)
 
     def _noise_length(self, beta: float) -> float:
         """How far noise spreads individuals over a gap, the median of all gaps."""
@@ -222,7 +225,10 @@ class Problem:
 
     def _apart(self, looks: list[Estimate]) -> Estimate:
         """The estimate for other individuals at every time."""
-        first = constants.FIRST_DRAWN * self.points.shape[1]
+        dim = self.points.shape[1]
+        if dim > 2:
+            return self._apart_in_space(looks)
+        first = constants.FIRST_DRAWN * dim
         coarse = Bumps.as_many(self.points, min(first, self._told))
         noise = OtherIndividuals()
         apart = self._solved(self.moments(coarse), noise, self._nothing, looks)
@@ -240,6 +246,20 @@ class Problem:
             return apart
         again = self._solved(self.moments(fine), noise, replace(apart, rounds=0), looks)
         return again if again.misfit < constants.MISFIT else apart
+
+    def _apart_in_space(self, looks: list[Estimate]) -> Estimate:
+        """The estimate for other individuals in three and more dimensions.
+
+        Few functions describe V there, so that averages are known better than V can explain them.
+        What is left unexplained counts as noise. Where nothing much is, it is found as elsewhere.
+        """
+        moments = self.moments(Bumps.as_many(self.points, self._told))
+        found = self._solved(moments, OtherIndividuals(), self._nothing, looks, tempered=True)
+        if not found.misfit < constants.MISFIT:
+            return found
+        start = replace(found, rounds=0)
+        plain = self._solved(moments, OtherIndividuals(), start, looks)
+        return plain if plain.misfit < constants.MISFIT else found
 
     def _together(self, apart: Estimate, looks: list[Estimate]) -> Estimate:
         """The estimate for the same individuals at every time."""

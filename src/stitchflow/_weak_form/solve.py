@@ -55,6 +55,7 @@ def gauss_newton(
     learn_beta: bool,
     most: int,
     tell: Callable[[Estimate], None] = lambda _: None,
+    tempered: bool = False,
 ) -> Estimate:
     """The estimate under a noise model.
 
@@ -70,12 +71,16 @@ def gauss_newton(
         learn_beta: whether beta is free.
         most: the largest number of rounds.
         tell: is given the estimate after every round.
+        tempered: whether the model is taken for wrong by as much as residuals are too large; see
+            `temperature`.
     """
     if start.c.any():  # an estimate that moves needs its steps; from nothing, they come with it
         for _ in range(2):
             observe_all(moments, noise, start.c, start.beta)
-    found, white = _rounds(moments, noise, priors, start, learn_beta, most, tell)
-    if not noise.shares_errors or not found.misfit < constants.MISFIT:
+    found, white = _rounds(
+        moments, noise, priors, start, learn_beta, most, tell, tempered=tempered
+    )
+    if tempered or not noise.shares_errors or not found.misfit < constants.MISFIT:
         return found
     # The strengths are those of plain least squares, whose residuals have an evidence.
     assert found.posterior is not None
@@ -136,6 +141,7 @@ def _rounds(
     most: int,
     tell: Callable[[Estimate], None],
     white: Whitened | None = None,
+    tempered: bool = False,
 ) -> tuple[Estimate, Whitened | None]:
     """Rounds of least squares, and how residuals were whitened in the last of them.
 
@@ -164,11 +170,14 @@ def _rounds(
         white = Whitened(observed, white if settled else None)
         residuals = white([o.residual for o in observed])
         designs = white([o.design for o in observed])
+        size = sum(float(r @ r) for r in residuals)
+        heat = temperature(residuals, now.posterior) if tempered else 1.0
+        residuals, designs = ([a / np.sqrt(heat) for a in some] for some in (residuals, designs))
         equations = Equations(moments.drift.count)
         for k, (r, a) in enumerate(zip(residuals, designs, strict=True)):
             shares = white.shares[k] * float(noise.beta_is_noise)
             equations.add(a, r + a[:, :-1] @ now.c, shares, white.sizes[k])
-        equations.log_volume = white.log_volume
+        equations.log_volume = white.log_volume + equations.rows * np.log(heat)
         if corrected:
             equations.subtract(*shared_errors(observed, white), now.c)
         span, posterior = shortest(equations, stages.allowed, learn_beta, strengths, corrected)
@@ -177,8 +186,8 @@ def _rounds(
             middle = np.sqrt(posterior.precisions * strengths[span])
             posterior = solve(equations, priors[span], learn_beta, middle, fixed=True)
         strengths = {**strengths, span: posterior.precisions}
-        size = sum(float(r @ r) for r in residuals)
-        last = _Round(now.c, now.beta, white, size, size / max(equations.rows, 1), posterior.known)
+        misfit, spare = size / max(equations.rows, 1), heat * posterior.known
+        last = _Round(now.c, now.beta, white, size, misfit, spare)
         moved = sum(float(((a[:, :-1] @ (posterior.mean - now.c)) ** 2).sum()) for a in designs)
         error = float(np.sqrt((posterior.root[-1] ** 2).sum()))
         still = moved < constants.STILL * max(posterior.known, 1.0)
@@ -190,13 +199,31 @@ def _rounds(
             span,
             count,
             still,
-            size / max(equations.rows, 1),
+            misfit,
             equations.rows,
         )
         tell(now)
         if stages.ended(still, most):
             break
     return now, white
+
+
+def temperature(residuals: list[np.ndarray], posterior: Posterior | None) -> float:
+    """By how much the variance of averages is raised where the model does not explain them.
+
+    Many individuals make averages so exact that what a model of few functions cannot explain is
+    many times their noise. Evidence that knows of noise alone then fits all it can, the priors say
+    nothing, and Gauss-Newton steps are wild. The raised variance is the mean square of the
+    residuals for each number that is not determined; it is lowered as the fit gets better, and
+    standard errors contain it.
+
+    Arguments:
+        residuals: of unit variance where the model holds.
+        posterior: the solution of the round before; None at the start.
+    """
+    rows, known = sum(map(len, residuals)), 0.0 if posterior is None else posterior.known
+    free = max(rows - known, constants.LEAST_FREE * rows, 1.0)
+    return max(1.0, sum(float(r @ r) for r in residuals) / free)
 
 
 def shared_errors(observed: list[Observation], white: Whitened) -> tuple[np.ndarray, np.ndarray]:
