@@ -12,6 +12,8 @@ from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.fitted import BumpPotential, SplineInteraction, SplineKernel
 from stitchflow._weak_form.fitted_direct import BumpField, BumpInteraction
+from stitchflow._weak_form.fitted_framed import FramedPotential
+from stitchflow._weak_form.frame import FramedBumps
 from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.turning import Straight, Turning
 
@@ -49,6 +51,11 @@ def fitted_terms(drift: Drift, c: np.ndarray, centre: np.ndarray) -> list[Term]:
 
 def _potential(part: Landscape, c: np.ndarray, centre: np.ndarray) -> BumpPotential:
     bumps, rows = part.bumps, c.reshape(part.powers, -1)
+    if isinstance(bumps, FramedBumps):
+        framed = FramedPotential(
+            bumps=len(bumps.widths), powers=part.powers, lead=bumps.led.dim
+        )
+        return framed.of(rows, -rows @ centre, bumps.centres, bumps.widths, bumps.axes)
     potential = BumpPotential(bumps=len(bumps.widths), powers=part.powers)
     return potential.of(rows, -rows @ centre, bumps.centres, bumps.widths)
 

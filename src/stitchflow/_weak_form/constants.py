@@ -130,8 +130,15 @@ SPACE_BUMPS, SPACE_TEST = 300, 1.0
 
 # Springs: steps of a gap where coefficients vary in time, bounds of the stiffness times a step, the
 # largest number of rounds, the squared move in errors that ends them, and the largest move.
-SPRING_STEPS, SPRING_BOUNDS, SPRING_ROUNDS, SPRING_STILL, SPRING_STEP = 4, (-3.0, 30.0), 40, 1e-3, 5.0
+SPRING_STEPS, SPRING_BOUNDS, SPRING_ROUNDS, SPRING_STILL, SPRING_STEP = (
+    4,
+    (-3.0, 30.0),
+    40,
+    1e-3,
+    5.0,
+)
 
 # Dimensions up to which all directions are alike, and how many lead beyond; individuals that are
 # read at once; and those of each snapshot that tell how directions vary together.
 MOST_LEAD, CHUNK, WITNESSES = 5, 50_000, 1000
+NO_NOISE = 1e-9  # what beta is for springs without noise

@@ -61,6 +61,12 @@ class Equations:
         self.expected += float(shares @ sizes)
         self.rows += len(y)
 
+    def add_about_beta(self, step: float, information: float) -> None:
+        """Add what is known about log beta from elsewhere: a step, and its information."""
+        row = np.zeros((1, self.count + 1))
+        row[0, -1] = np.sqrt(information)
+        self.add(row, row[:, -1] * step, np.zeros(1), np.ones(1))
+
     def subtract(self, by_residual: np.ndarray, by_design: np.ndarray, c: np.ndarray) -> None:
         """Take away what errors are expected to contribute.
 

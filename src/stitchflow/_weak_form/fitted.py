@@ -34,16 +34,22 @@ class BumpSum(eqx.Module):
     widths: Float[Array, " j"]
 
     def __call__(self, x: Float[Array, "m i"]) -> Float[Array, "m 1"]:
-        d, waves = self.centres.shape[1], [jnp.ones(x.shape[0], x.dtype)]
-        if self.coefficients.shape[0] > 1:
-            waves.append(x[:, d])  # the time, from -1 to 1
-        for k in range(2, self.coefficients.shape[0]):
-            waves.append(((2 * k - 1) * x[:, d] * waves[-1] - (k - 1) * waves[-2]) / k)
+        d = self.centres.shape[1]
         each = (
             bump_values(x[:, :d], self.centres, self.widths) @ self.coefficients.T
             + self.constant[None]
         )
-        return (each * jnp.stack(waves, axis=1)).sum(1, keepdims=True)
+        return (each * waves_of(x[:, d:], self.coefficients.shape[0])).sum(1, keepdims=True)
+
+
+def waves_of(time: Float[Array, "m k"], powers: int) -> Float[Array, "m p"]:
+    """Legendre polynomials of the time from -1 to 1, the first column of `time`."""
+    waves = [jnp.ones(time.shape[0], time.dtype)]
+    if powers > 1:
+        waves.append(time[:, 0])
+    for k in range(2, powers):
+        waves.append(((2 * k - 1) * time[:, 0] * waves[-1] - (k - 1) * waves[-2]) / k)
+    return jnp.stack(waves, axis=1)
 
 
 def bump_values(

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
+from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._weak_form import constants
-from stitchflow._weak_form.bases import Block, Bumps
-from stitchflow._weak_form.springs import Averages, Springs
+from stitchflow._weak_form.bases import Bumps
+from stitchflow._weak_form.springs import Averages, SpringFit, Springs
 
 
 @dataclass(frozen=True)
@@ -87,41 +89,87 @@ def _chunks(data: Snapshots) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 @dataclass(frozen=True)
-class FramedBumps:
+class FramedBumps(Bumps):
     """The functions of V in a frame: `Bumps` of the leading directions, then z and z^2 of others.
 
     Arguments:
-        bumps: the functions of the leading directions.
-        axes: the directions, (d, d).
+        centres: the centres of the bumps in the leading directions, (j, lead).
+        widths: the standard deviation of each bump, (j,).
+        axes: all directions as columns, the leading ones first, (d, d).
     """
 
-    bumps: Bumps
     axes: np.ndarray
 
     @property
+    def led(self) -> Bumps:
+        """The functions of the leading directions."""
+        return Bumps(self.centres, self.widths)
+
+    @property
     def dim(self) -> int:
-        """The number of coordinates."""
         return len(self.axes)
 
     @property
     def count(self) -> int:
-        """The number of functions."""
-        return self.bumps.count + 2 * (self.dim - self.bumps.dim)
-
-    def blocks(self) -> list[Block]:
-        """Springs have a flat prior, which their own fit has as well."""
-        springs = np.eye(self.count)[:, self.bumps.count :]
-        own = [block.placed(0, self.count) for block in self.bumps.blocks()]
-        return [*own, Block("springs", springs, flat=True)]
+        return self.led.count + 2 * (self.dim - self.led.dim)
 
     def values(self, x: np.ndarray) -> np.ndarray:
-        """All functions at points (n, d), (n, f)."""
-        z, lead = x @ self.axes, self.bumps.dim
-        return np.concatenate([self.bumps.values(z[:, :lead]), z[:, lead:], z[:, lead:] ** 2], 1)
+        z, lead = x @ self.axes, self.led.dim
+        return np.concatenate([self.led.values(z[:, :lead]), z[:, lead:], z[:, lead:] ** 2], 1)
 
-    def slopes(self, x: np.ndarray) -> np.ndarray:
-        """The gradients of all functions at points, (n, d, f)."""
-        z, lead = x @ self.axes, self.bumps.dim
-        led = np.einsum("dk,nkf->ndf", self.axes[:, :lead], self.bumps.slopes(z[:, :lead]))
+    def slopes(self, x: np.ndarray, bells: np.ndarray | None = None) -> np.ndarray:
+        z, lead = x @ self.axes, self.led.dim
+        led = self.led.slopes(z[:, :lead], bells)
+        led = np.einsum("dk,nkf->ndf", self.axes[:, :lead], led)
         rest = np.broadcast_to(self.axes[:, lead:], (len(x), *self.axes[:, lead:].shape))
         return np.concatenate([led, rest, 2.0 * rest * z[:, None, lead:]], axis=2)
+
+
+def whole_coefficients(c: np.ndarray, fit: SpringFit) -> np.ndarray:
+    """The coefficients of `FramedBumps` from those of the leading directions and the springs."""
+    powers, _, further = fit.c.shape
+    own = fit.c.reshape(powers, 2 * further)
+    return np.concatenate([c.reshape(powers, -1), own], axis=1).ravel()
+
+
+def whole_root(root: np.ndarray, fit: SpringFit) -> np.ndarray:
+    """A factor of the covariance of `whole_coefficients` and log beta.
+
+    Springs err by themselves, and follow log beta.
+
+    Arguments:
+        root: that of the leading directions, (f + 1, u).
+        fit: the springs.
+    """
+    powers, _, r = fit.c.shape
+    led = root[:-1].reshape(powers, -1, root.shape[1])
+    follow = fit.by_log_beta.reshape(powers, 2 * r)[:, :, None] * root[-1]
+    old = np.concatenate([led, follow], axis=1)
+    new = np.zeros((powers, led.shape[1] + 2 * r, r, 2 * powers))
+    size = np.sqrt(max(fit.misfit, 1.0))  # what springs do not explain counts as noise
+    each = np.arange(r)
+    for k in range(2):
+        for wave in range(powers):
+            new[wave, led.shape[1] + k * r + each, each] = size * fit.root[:, k * powers + wave]
+    count = old.shape[0] * old.shape[1]
+    wide = np.concatenate([old.reshape(count, -1), new.reshape(count, -1)], axis=1)
+    last = np.concatenate([root[-1], np.zeros(2 * powers * r)])
+    return np.concatenate([wide, last[None]])
+
+
+def frame_of(energy: Energy, data: Snapshots, grows: bool) -> Frame | None:
+    """The frame in which V is looked for; None where all coordinates are alike.
+
+    In few dimensions they are, and where conditions are compared. Individuals who act on each other do so in all directions, and those
+    who multiply in one place do so in all of its directions.
+
+    Arguments:
+        energy: the terms.
+        data: the snapshots.
+        grows: whether individuals multiply.
+    """
+    alone = all(type(term) in (Potential, Entropy) for term in energy.terms)
+    alone = alone and data.conditions is None
+    if data.dim <= constants.MOST_LEAD or grows or not alone:
+        return None
+    return Frame.of(data, constants.MOST_LEAD)

@@ -63,7 +63,10 @@ class Information:
             problem: the data, functions and priors.
             known: the estimate.
             factor: how many individuals there were for one that is looked at.
+
+        In many dimensions it is that of the leading directions.
         """
+        known = problem.leading(known)
         beta = 0.0 if known.log_beta is None else float(np.exp(known.log_beta))
         learn = problem.entropy is not None and problem.entropy.learn
         moments, noise = _seen(problem, known.c, beta)

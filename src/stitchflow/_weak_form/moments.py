@@ -15,7 +15,9 @@ from stitchflow._data.units import Units
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Bumps
 from stitchflow._weak_form.carry import Carried, Drift, carry
+from stitchflow._weak_form.frame import Frame
 from stitchflow._weak_form.pair_push import Neighbours
+from stitchflow._weak_form.springs import Springs
 
 
 @dataclass(frozen=True)
@@ -52,20 +54,27 @@ class Window:
         return centred.T @ ((b - self.weights @ b) * self.weights[:, None]) / max(rest, 1e-3)
 
 
-def windows(data: Snapshots, pairs: bool) -> list[Window]:
+def windows(data: Snapshots, pairs: bool, frame: Frame | None = None) -> list[Window]:
     """The snapshots of a data set in internal units, those of each condition after each other.
 
     Arguments:
         data: the snapshots.
         pairs: whether individuals act on each other.
+        frame: whose leading directions are looked at; None looks at all coordinates.
     """
     if data.conditions is None:
-        return _windows(data, pairs, data.units, None)
+        return _windows(data, pairs, data.units, None, frame)
     parts = [data.of(name) for name in data.condition_names]
     return [w for k, part in enumerate(parts) for w in _windows(part, pairs, data.units, k)]
 
 
-def _windows(data: Snapshots, pairs: bool, units: Units, condition: int | None) -> list[Window]:
+def _windows(
+    data: Snapshots,
+    pairs: bool,
+    units: Units,
+    condition: int | None,
+    frame: Frame | None = None,
+) -> list[Window]:
     """The snapshots of a data set or of one of its conditions; short ones are pooled.
 
     A pooled window is an average over its times. Carrying it by the distance of two windows' mean
@@ -76,9 +85,12 @@ def _windows(data: Snapshots, pairs: bool, units: Units, condition: int | None) 
         pairs: whether individuals act on each other.
         units: the internal units.
         condition: the number of the condition; None where there are none.
+        frame: whose leading directions are looked at; None looks at all coordinates.
     """
-    # In float64, which the arrays of JAX may not have.
-    x = (data.x.astype(np.float64) - np.asarray(units.centre)) / units.length
+    if frame is None:  # in float64, which the arrays of JAX may not have
+        x = (data.x.astype(np.float64) - np.asarray(units.centre)) / units.length
+    else:
+        x = frame.leading(data)
     times = (data.times - units.start) / units.duration
     most = len(data)
     if np.median(data.counts) < constants.POOL_BELOW:
@@ -192,10 +204,19 @@ class Moments:
         drift: what moves individuals.
         tests: the test functions.
         diffuses: whether individuals move with noise.
+        springs: what further directions tell about this noise; None where there are none.
     """
 
-    def __init__(self, gaps: list[Gap], drift: Drift, tests: Bumps, diffuses: bool):
+    def __init__(
+        self,
+        gaps: list[Gap],
+        drift: Drift,
+        tests: Bumps,
+        diffuses: bool,
+        springs: Springs | None = None,
+    ):
         self.gaps, self.drift, self.tests, self.diffuses = gaps, drift, tests, diffuses
+        self.springs = springs
         self.steps = [1] * len(gaps)  # of the solver in each gap
         self._seen = {id(w): tests.values(w.x) for gap in gaps for w in (gap.here, gap.there)}
 

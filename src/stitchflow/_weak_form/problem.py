@@ -23,6 +23,13 @@ from stitchflow._weak_form.choices import Priors
 from stitchflow._weak_form.deviation import deviation_parts
 from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
+from stitchflow._weak_form.frame import (
+    Frame,
+    FramedBumps,
+    frame_of,
+    whole_coefficients,
+    whole_root,
+)
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.moments import Gap, Moments, Window, gaps_of, straight_lines, windows
 from stitchflow._weak_form.noise import (
@@ -33,6 +40,7 @@ from stitchflow._weak_form.noise import (
 )
 from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.solve import Estimate, gauss_newton, prefers_same
+from stitchflow._weak_form.springs import Springs
 from stitchflow._weak_form.turning import field_parts
 from stitchflow._weak_form.uncertainty import Uncertainty
 
@@ -86,6 +94,8 @@ class Problem:
         entropy: the term of the noise; None without noise.
         beta: where beta starts, or what it is, in internal units.
         followed: whether ids tell who is who.
+        frame: the directions of many dimensions; None where all coordinates are alike.
+        springs: what is seen beside the leading ones; None where there are no others.
     """
 
     found: list[Window]
@@ -96,6 +106,8 @@ class Problem:
     entropy: Entropy | None
     beta: float
     followed: bool
+    frame: Frame | None = None
+    springs: Springs | None = None
 
     @staticmethod
     def of(energy: Energy, basis: Basis, data: Snapshots, grows: bool = False) -> Problem:
@@ -107,9 +119,10 @@ class Problem:
             data: the snapshots.
             grows: whether individuals multiply at a rate that is learned.
         """
-        dim = data.dim
         paired = bool(energy.only(Interaction) or energy.only(VectorKernel))
-        found = windows(data, paired)
+        frame = frame_of(energy, data, grows)
+        dim = data.dim if frame is None else frame.lead
+        found = windows(data, paired, frame)
         x = np.concatenate([w.x[w.weights > 0] for w in found])
         some = x[np.random.default_rng(0).permutation(len(x))[: constants.MOST_POINTS]]
         widths = basis.widths or constants.WIDTHS[min(dim, 3)]
@@ -140,6 +153,8 @@ class Problem:
             entropy[0] if entropy else None,
             start,
             data.paired,
+            frame,
+            None if frame is None else frame.springs(data, powers),
         )
 
     def estimate(self) -> tuple[Estimate, str, dict[str, np.ndarray]]:
@@ -165,6 +180,11 @@ class Problem:
         return apart, "other individuals were seen at each time", _history(looks)
 
     @property
+    def _about_beta(self) -> Springs | None:
+        """The springs where they tell beta: there is one, and it is learned."""
+        return self.springs if self.entropy is not None and self.entropy.learn else None
+
+    @property
     def _nothing(self) -> Estimate:
         """Where rounds start: nothing moves."""
         return Estimate(np.zeros(self.drift.count), self.beta)
@@ -176,7 +196,7 @@ class Problem:
     def moments(self, tests: Bumps, found: list[Window] | None = None) -> Moments:
         """The data seen through test functions; `found` are windows in place of the data's."""
         gaps = self._gaps if found is None else gaps_of(found, 0)
-        return Moments(gaps, self.drift, tests, self.entropy is not None)
+        return Moments(gaps, self.drift, tests, self.entropy is not None, self._about_beta)
 
     def _solved(
         self,
@@ -189,7 +209,9 @@ class Problem:
     ) -> Estimate:
         learn = self.entropy is None or self.entropy.learn
         learn = learn and (noise.beta_is_noise or self.entropy is not None)
-        return gauss_newton(moments, noise, self.priors, start, learn, rounds, looks.append, tempered)
+        return gauss_newton(
+            moments, noise, self.priors, start, learn, rounds, looks.append, tempered
+        )
 
     def _noise_length(self, beta: float) -> float:
         """How far noise spreads individuals over a gap, the median of all gaps."""
@@ -275,7 +297,8 @@ class Problem:
 
     def fitted(self, estimate: Estimate, units: Units) -> Energy:
         """The energy with the coefficients of an estimate."""
-        terms = fitted_terms(self.drift, estimate.c, self.centre)
+        drift, c, _ = self._whole(estimate)
+        terms = fitted_terms(drift, c, self.centre)
         if self.entropy is not None:
             ready = self.entropy.init(np.eye(2, units.dim), units, jax.random.key(0))
             terms.append(ready.with_diffusion(estimate.beta))
@@ -288,16 +311,44 @@ class Problem:
         if landscape is None:
             return np.zeros(0)
         means = [w.weights @ landscape.bumps.values(w.x) for w in self.found]
-        return np.average(means, axis=0, weights=[len(w.x) for w in self.found])
+        led = np.average(means, axis=0, weights=[len(w.x) for w in self.found])
+        return led if self.springs is None else np.concatenate([led, self.springs.centre])
+
+    def _whole(self, estimate: Estimate) -> tuple[Drift, np.ndarray, np.ndarray | None]:
+        """The functions of all directions, their coefficients, and the factor of the covariance."""
+        root = None if estimate.posterior is None else estimate.posterior.root
+        if root is not None and self.entropy is not None and not self.entropy.learn:
+            root = np.concatenate([root[:-1], np.zeros_like(root[-1:])])
+        landscape = self.drift.landscape
+        if self.frame is None or self.springs is None or landscape is None:
+            return self.drift, estimate.c, root
+        beta = estimate.beta if self.entropy is not None else constants.NO_NOISE
+        fit = self.springs.fit(float(np.log(beta)), estimate.same)
+        led = landscape.bumps
+        bumps = FramedBumps(led.centres, led.widths, self.frame.axes)
+        drift = Drift((Landscape(bumps, landscape.powers),))
+        wide = None if root is None else whole_root(root, fit)
+        return drift, whole_coefficients(estimate.c, fit), wide
 
     def uncertainty(self, estimate: Estimate, units: Units) -> Uncertainty:
         """The standard errors of an estimate."""
-        assert estimate.posterior is not None
-        root = estimate.posterior.root
-        if self.entropy is not None and not self.entropy.learn:
-            root = np.concatenate([root[:-1], np.zeros_like(root[-1:])])
+        drift, c, root = self._whole(estimate)
+        assert root is not None
         log_beta = None if self.entropy is None else float(np.log(estimate.beta))
-        return Uncertainty(self.drift, estimate.c, log_beta, root, self.centre, units)
+        return Uncertainty(drift, c, log_beta, root, self.centre, units)
+
+    def leading(self, known: Uncertainty) -> Uncertainty:
+        """Standard errors of the leading directions alone, where there are others."""
+        landscape = self.drift.landscape
+        if self.frame is None or landscape is None:
+            return known
+        cut = lambda a: a.reshape(landscape.powers, -1, *a.shape[1:])[:, : landscape.bumps.count]
+        flat = lambda a: cut(a).reshape(landscape.count, *a.shape[1:])
+        root = np.concatenate([flat(known.root[:-1]), known.root[-1:]])
+        centre = known.centre[: landscape.bumps.count]
+        own = self.frame.axes[:, : self.frame.lead]
+        known = replace(known, drift=self.drift, centre=centre, lead=own)
+        return replace(known, c=flat(known.c), root=root)
 
 
 def _history(looks: list[Estimate]) -> dict[str, np.ndarray]:

@@ -26,7 +26,7 @@ def at_rest(data: Snapshots) -> bool:
         return False
     rng = np.random.default_rng(0)
     rows = np.sort(rng.permutation(len(data.x))[: constants.REST_INDIVIDUALS])
-    x, snapshot = np.asarray(data.x, np.float64)[rows], np.asarray(data.index)[rows]
+    x, snapshot = np.asarray(data.x[rows], np.float64), np.asarray(data.index)[rows]
     x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
     columns = min(x.shape[1], constants.REST_DIMENSIONS)
     first, second = np.triu_indices(columns)

@@ -29,6 +29,7 @@ class Estimate:
         converged: whether the last round moved the estimate by less than its error.
         misfit: the mean square of the whitened residuals, which is one where the model holds.
         rows: the number of these residuals.
+        same: whether the same individuals were seen at every time.
     """
 
     c: np.ndarray
@@ -39,6 +40,7 @@ class Estimate:
     converged: bool = False
     misfit: float = np.nan
     rows: int = 0
+    same: bool = False
 
     @property
     def quiet(self) -> float:
@@ -77,9 +79,7 @@ def gauss_newton(
     if start.c.any():  # an estimate that moves needs its steps; from nothing, they come with it
         for _ in range(2):
             observe_all(moments, noise, start.c, start.beta)
-    found, white = _rounds(
-        moments, noise, priors, start, learn_beta, most, tell, tempered=tempered
-    )
+    found, white = _rounds(moments, noise, priors, start, learn_beta, most, tell, tempered=tempered)
     if tempered or not noise.shares_errors or not found.misfit < constants.MISFIT:
         return found
     # The strengths are those of plain least squares, whose residuals have an evidence.
@@ -178,6 +178,8 @@ def _rounds(
             shares = white.shares[k] * float(noise.beta_is_noise)
             equations.add(a, r + a[:, :-1] @ now.c, shares, white.sizes[k])
         equations.log_volume = white.log_volume + equations.rows * np.log(heat)
+        if moments.springs is not None:
+            equations.add_about_beta(*moments.springs.about_beta(now.beta, noise.beta_is_noise))
         if corrected:
             equations.subtract(*shared_errors(observed, white), now.c)
         span, posterior = shortest(equations, stages.allowed, learn_beta, strengths, corrected)
@@ -201,6 +203,7 @@ def _rounds(
             still,
             misfit,
             equations.rows,
+            noise.beta_is_noise,
         )
         tell(now)
         if stages.ended(still, most):

@@ -11,7 +11,7 @@ individuals makes both sides of an equation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -137,6 +137,19 @@ class Springs:
             start: a fit to start from.
         """
         return _Rounds(self, log_beta, same).run(start)
+
+    def about_beta(self, beta: float, same: bool) -> tuple[float, float]:
+        """The step of log beta that springs ask for, and its information."""
+        found = self.fit(float(np.log(beta)), same)
+        return found.step, found.information / max(found.misfit, 1.0)
+
+    @property
+    def centre(self) -> np.ndarray:
+        """The mean of z and of z^2 over all individuals, (2 r,)."""
+        seen = self.seen
+        sizes = np.minimum(seen.sizes, constants.MOST_SEEN)
+        values = np.concatenate([seen.mean, seen.variance + seen.mean**2], axis=1)
+        return np.average(values, axis=0, weights=sizes)
 
 
 class _Weights:

@@ -14,6 +14,7 @@ from stitchflow._weak_form.bases import Bumps, Splines
 from stitchflow._weak_form.deviation import Deviation
 from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift_parts import Drift, Landscape
+from stitchflow._weak_form.frame import FramedBumps
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.turning import Straight, Turning
@@ -22,7 +23,7 @@ KINDS = {
     kind.__name__: kind
     for kind in (
         *(Drift, Landscape, Straight, Turning, PairPush, DisplacementPush, Growing, Deviation),
-        *(Bumps, Splines),
+        *(Bumps, FramedBumps, Splines),
     )
 }
 

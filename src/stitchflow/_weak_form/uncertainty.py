@@ -35,6 +35,7 @@ class Uncertainty:
         root: a factor of the covariance of coefficients and log beta, (f + 1, u).
         centre: the mean of the functions of V over all individuals, (f,).
         units: the units of the fit.
+        lead: the directions that the functions are of, as columns; None for all coordinates.
     """
 
     drift: Drift
@@ -43,6 +44,7 @@ class Uncertainty:
     root: np.ndarray
     centre: np.ndarray
     units: Units
+    lead: np.ndarray | None = None
 
     def up_to_a_factor(self) -> Uncertainty:
         """The same where one factor of V, W and beta together is unknown, as at rest."""
@@ -89,7 +91,8 @@ class Uncertainty:
 
     def _points(self, x: Any) -> np.ndarray:
         points = as_cloud(x, "x", self.units.dim).astype(np.float64)
-        return (points - np.asarray(self.units.centre)) / self.units.length
+        inside = (points - np.asarray(self.units.centre)) / self.units.length
+        return inside if self.lead is None else inside @ self.lead
 
     def _potential_part(self, t: float | None) -> tuple[Bumps, np.ndarray, slice]:
         """The functions of V, the polynomials of time that multiply them, and their place."""
