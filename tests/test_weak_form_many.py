@@ -31,7 +31,7 @@ def turned():
     rng = np.random.default_rng(0)
     clouds = [spring_cloud(rng, 500, t, RATES) @ TURN for t in TIMES]
     data = sf.Snapshots.from_arrays(clouds, TIMES)
-    return data, sf.fit(data, sf.WeakForm(), progress=False)
+    return data, sf.fit(data, sf.WeakForm(basis=sf.Basis(bumps=60)), progress=False)
 
 
 def test_predicted_averages_are_those_of_an_ornstein_uhlenbeck_process():
