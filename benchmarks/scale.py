@@ -51,14 +51,15 @@ def write(path: Path, total: int) -> None:
     np.savez(path, x=x, t=np.repeat(TIMES, n))
 
 
-def fit(path: Path) -> dict:
+def fit(path: Path, method: str) -> dict:
     import stitchflow as sf
     from stitchflow._reading.tables import read_table
 
     start = time.perf_counter()
     data = read_table(path).snapshots
     read = time.perf_counter() - start
-    result = sf.fit(data, key=0)
+    chosen = sf.WeakForm() if method == "weak-form" else sf.Stitching()
+    result = sf.fit(data, method=chosen, key=0)
     fitted = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     rng = np.random.default_rng(2)
@@ -69,26 +70,31 @@ def fit(path: Path) -> dict:
     return {
         "cells": len(data.x),
         "dim": data.dim,
-        "announced_mib": result.method.memory(data) / 2**20,
+        "method": method,
+        "announced_mib": chosen.memory(data) / 2**20 if isinstance(chosen, sf.Stitching) else None,
         "peak_gib": peak,
         "seconds_read": read,
         "seconds": fitted,
         "status": result.status.message,
         **{protocol: value for (protocol, _), (value, _) in rows.items()},
-        "floor": rows["marginal", None][1],
+        "floor": rows["one-step", None][1],
+        "beta": float(result.energy.beta) if result.energy is not None else None,
         "version": sf.__version__,
     }
 
 
 def table(rows: list[dict]) -> str:
-    """The latest line of every size."""
-    head = "cells", "dimensions", "announced, MiB", "peak, GiB", "read and fit, s"
+    """The latest line of every method and size."""
+    head = "method", "cells", "dimensions", "announced, MiB", "peak, GiB", "read and fit, s"
     head += "marginal", "one-step", "rollout", "floor"
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for row in {row["cells"]: row for row in rows}.values():
-        cells = [f"{row['cells']:,}", str(row["dim"]), f"{row['announced_mib']:.0f}"]
+    for row in {(row.get("method"), row["cells"]): row for row in rows}.values():
+        announced = row.get("announced_mib")
+        cells = [row.get("method", "stitching"), f"{row['cells']:,}", str(row["dim"])]
+        cells += ["" if announced is None else f"{announced:.0f}"]
         cells += [f"{row['peak_gib']:.2f}", f"{row['seconds']:.0f}"]
-        cells += [f"{row[name]:.4f}" for name in ("marginal", "one-step", "rollout", "floor")]
+        for name in ("marginal", "one-step", "rollout", "floor"):
+            cells += [f"{row[name]:.4f}" if name in row else ""]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -96,16 +102,17 @@ def table(rows: list[dict]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=int, default=1_000_000)
+    parser.add_argument("--method", choices=("stitching", "weak-form"), default="stitching")
     parser.add_argument("--fit", type=Path)
     chosen = parser.parse_args()
     if chosen.fit:
-        print(json.dumps(fit(chosen.fit)))
+        print(json.dumps(fit(chosen.fit, chosen.method)))
         return
     path = ROOT / "build" / f"branching-{chosen.cells}.npz"
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         write(path, chosen.cells)
-    call = [sys.executable, __file__, "--fit", str(path)]
+    call = [sys.executable, __file__, "--method", chosen.method, "--fit", str(path)]
     out = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout
     with open(LINES, "a") as file:
         file.write(out.splitlines()[-1] + "\n")

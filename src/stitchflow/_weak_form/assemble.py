@@ -52,9 +52,7 @@ def fitted_terms(drift: Drift, c: np.ndarray, centre: np.ndarray) -> list[Term]:
 def _potential(part: Landscape, c: np.ndarray, centre: np.ndarray) -> BumpPotential:
     bumps, rows = part.bumps, c.reshape(part.powers, -1)
     if isinstance(bumps, FramedBumps):
-        framed = FramedPotential(
-            bumps=len(bumps.widths), powers=part.powers, lead=bumps.led.dim
-        )
+        framed = FramedPotential(bumps=len(bumps.widths), powers=part.powers, lead=bumps.led.dim)
         return framed.of(rows, -rows @ centre, bumps.centres, bumps.widths, bumps.axes)
     potential = BumpPotential(bumps=len(bumps.widths), powers=part.powers)
     return potential.of(rows, -rows @ centre, bumps.centres, bumps.widths)
