@@ -56,7 +56,8 @@ def test_without_groups_a_condition_is_one_population():
 def test_numbers_may_name_conditions():
     kinds = np.repeat([2, 10], 3)
     data = sf.Snapshots.from_table(np.arange(6.0)[:, None], [0, 1, 2] * 2, conditions=kinds)
-    assert data.condition_names == ("2", "10")
+    assert data.condition_names == ("10", "2")
+    assert sf.Snapshots.from_stored(data.arrays).condition_names == ("10", "2")
     assert data.of(10).x.ravel().tolist() == data.of("10").x.ravel().tolist() == [3.0, 4.0, 5.0]
 
 

@@ -28,6 +28,9 @@ from stitchflow._energy.terms import InternalEnergy as InternalEnergy
 from stitchflow._energy.terms import Potential as Potential
 from stitchflow._energy.terms import Term as Term
 from stitchflow._energy.vector_field import VectorField as VectorField
+from stitchflow._judging.compare import Comparison as Comparison
+from stitchflow._judging.compare import Difference as Difference
+from stitchflow._judging.compare import compare as compare
 from stitchflow._judging.crossval import CrossValidation as CrossValidation
 from stitchflow._judging.crossval import cross_validate as cross_validate
 from stitchflow._judging.diagnose import diagnose as diagnose

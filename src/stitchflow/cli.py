@@ -301,6 +301,31 @@ def crossval(
 
 
 @app.command()
+def compare(
+    run: _options.Run,
+    a: Annotated[str, typer.Argument(help="a condition of the run's data", metavar="A")],
+    b: Annotated[str, typer.Argument(help="another one", metavar="B")],
+    json: _options.JsonFile = None,
+) -> None:
+    """Say what differs between two conditions of a run, and how sure that is.
+
+    The run was fitted with --condition-key and --method weak-form --set conditions=true.
+    """
+    from stitchflow._command.fit_file import compared_rows, timed
+    from stitchflow._files.lines import append_json
+    from stitchflow._judging.compare import compare as compared
+    from stitchflow._storage.save import load
+
+    if json is not None and not json.parent.is_dir():
+        raise BadInput(f"--json {json}: there is no directory {json.parent}")
+    result = load(run)
+    found, seconds = timed(compared, result, a, b)
+    if json is not None:
+        append_json(json, compared_rows(found, result, seconds))
+    console.print(found)
+
+
+@app.command()
 def bench(
     task: _options.TaskName = None,
     list_: Annotated[bool, typer.Option("--list", help="the names of all tasks")] = False,

@@ -16,6 +16,7 @@ from stitchflow._data.checks import check_data
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.packing import plan_of
 from stitchflow._files.whole import only_writer
+from stitchflow._judging.compare import Comparison
 from stitchflow._judging.crossval import FoldScore
 from stitchflow._judging.scores import Scores
 from stitchflow._method.contract import Fit, Method
@@ -136,6 +137,34 @@ def crossval_rows(scores: Sequence[FoldScore]) -> list[dict[str, Any]]:
     return [
         {"task": None, **asdict(row), "seconds_total": row.seconds_train, "version": __version__}
         for row in scores
+    ]
+
+
+def compared_rows(found: Comparison, result: Fit, seconds: float) -> list[dict[str, Any]]:
+    """The rows of a comparison of two conditions as the lines of a results file."""
+    from stitchflow import __version__
+
+    name = lambda row: row.quantity if row.dimension is None else f"{row.quantity}-{row.dimension}"
+    return [
+        {
+            "task": None,
+            "method": result.method.name,
+            "seed": result.seed,
+            "protocol": "compare",
+            "metric": name(row),
+            "time": None,
+            "value": row.value,
+            "floor": None,
+            "low": row.low,
+            "high": row.high,
+            "conditions": list(found.conditions),
+            "differs": found.differs,
+            "seconds_train": result.seconds,
+            "seconds_total": result.seconds + seconds,
+            "steps": result.steps,
+            "version": __version__,
+        }
+        for row in found
     ]
 
 

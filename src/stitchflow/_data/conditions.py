@@ -10,8 +10,8 @@ from stitchflow._status import BadInput
 
 
 def names_of(conditions: np.ndarray) -> tuple[str, ...]:
-    """The names of all conditions as text, in their sorted order."""
-    return tuple(map(str, np.unique(conditions).tolist()))
+    """The names of all conditions as text, in the order of the texts, which runs store."""
+    return tuple(sorted(map(str, np.unique(conditions).tolist())))
 
 
 def check_within_groups(conditions: np.ndarray | None, groups: np.ndarray | None) -> None:

@@ -202,7 +202,7 @@ class Snapshots(Individuals):
 
     @property
     def condition_names(self) -> tuple[str, ...]:
-        """The names of the conditions as text, in their sorted order; none where none are known."""
+        """The names of the conditions as text, in their order; none where there are none."""
         return () if self.conditions is None else names_of(self.conditions)
 
     def of(self, condition: Any) -> Snapshots:
@@ -220,10 +220,11 @@ class Snapshots(Individuals):
             >>> data.of("control").counts.tolist()
             [1, 1]
         """
-        names = self.condition_names
-        label = place_of(condition, names)
+        place_of(condition, self.condition_names)
         assert self.conditions is not None
-        return self.take(np.flatnonzero(self.conditions == np.unique(self.conditions)[label]))
+        names, label = np.unique(self.conditions, return_inverse=True)
+        wanted = list(map(str, names.tolist())).index(str(condition))
+        return self.take(np.flatnonzero(label == wanted))
 
     @cached_property
     def totals(self) -> np.ndarray:
@@ -365,9 +366,9 @@ class Snapshots(Individuals):
         if self.groups is not None:
             stored["group"] = np.unique(self.groups, return_inverse=True)[1]
         if self.conditions is not None:
-            stored["condition"] = np.unique(self.conditions, return_inverse=True)[1]
-            names = json.dumps(self.condition_names).encode()
-            stored["condition_names"] = np.frombuffer(names, np.uint8)
+            names, stored["condition"] = np.unique(self.conditions, return_inverse=True)
+            told = json.dumps(list(map(str, names.tolist()))).encode()
+            stored["condition_names"] = np.frombuffer(told, np.uint8)
         if self.total is not None or self.parent is not None:
             stored["total"] = np.ascontiguousarray(self.totals)
         return stored

@@ -19,6 +19,8 @@ from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block, Bumps
 from stitchflow._weak_form.drift_parts import Drift, Landscape, Part, Place, Ranged
 
+PREFIX = "deviation, "  # of the names of its blocks
+
 
 @dataclass(frozen=True)
 class Deviation(Part):
@@ -73,7 +75,7 @@ class Deviation(Part):
         """A size for the powers and for the bumps of each width, used if the evidence asks."""
         every, found = np.eye(len(self.labels) - 1), []
         for block in self.part.blocks(widths, ranges)[0.0]:
-            name, factor = f"deviation, {block.name}", np.kron(every, block.factor)
+            name, factor = PREFIX + block.name, np.kron(every, block.factor)
             found.append(Block(name, factor, spare=1, first=True))
         return {0.0: found}
 

@@ -69,8 +69,8 @@ class Information:
         known = problem.leading(known)
         beta = 0.0 if known.log_beta is None else float(np.exp(known.log_beta))
         learn = problem.entropy is not None and problem.entropy.learn
-        moments, noise = _seen(problem, known.c, beta)
-        equations = _equations(moments, noise, known.c, beta)
+        moments, noise = seen_by(problem, known.c, beta)
+        equations = equations_at(moments, noise, known.c, beta)
         span, posterior = shortest(equations, problem.priors, learn, {}, False)
         matrix = equations.squares.copy()
         if not learn:
@@ -144,7 +144,7 @@ class Information:
         return WIDE * self.size * np.stack(shapes, axis=1) if shapes else none
 
 
-def _seen(problem: Problem, c: np.ndarray, beta: float) -> tuple[Moments, Noise]:
+def seen_by(problem: Problem, c: np.ndarray, beta: float) -> tuple[Moments, Noise]:
     """The averages that the fit compared, and how they fluctuate."""
     whole = problem.moments(problem.tests)
     if problem.followed:
@@ -156,7 +156,7 @@ def _seen(problem: Problem, c: np.ndarray, beta: float) -> tuple[Moments, Noise]
     return problem.moments(problem.drawn_tests(beta)), OtherIndividuals()
 
 
-def _equations(moments: Moments, noise: Noise, c: np.ndarray, beta: float) -> Equations:
+def equations_at(moments: Moments, noise: Noise, c: np.ndarray, beta: float) -> Equations:
     """The rows of a round of the solver at an estimate."""
     for _ in moments.carried(c, beta):  # finds how many steps each gap needs
         pass

@@ -24,6 +24,7 @@ from stitchflow._energy.packing import (
 )
 from stitchflow._energy.packing import stored as stored_array
 from stitchflow._energy.pair_terms import Interaction
+from stitchflow._energy.per_condition import PerCondition
 from stitchflow._energy.terms import Entropy, Potential, Term
 from stitchflow._energy.vector_field import VectorField
 from stitchflow._measure.kde import KDE
@@ -88,7 +89,7 @@ class WeakForm(Method):
     """
 
     name = "weak-form"
-    setting_names: ClassVar[tuple[str, ...]] = ("field", "growth", "radial")
+    setting_names: ClassVar[tuple[str, ...]] = ("conditions", "field", "growth", "radial")
 
     energy: Energy = field(default_factory=lambda: Potential() + Entropy())
     basis: Basis | None = None
@@ -122,6 +123,7 @@ class WeakForm(Method):
             if value not in (0, 1):
                 raise BadInput(f"{name} must be true or false, got {value!r}")
         chosen: list[Term] = [Potential(time_varying=terms.get("time_varying", False))]
+        chosen += [PerCondition(chosen[0])] if settings.get("conditions") else []
         if terms.get("interaction"):
             chosen.append(Interaction(radial=bool(settings.get("radial", True))))
         chosen += [VectorField(divergence_free=True)] if settings.get("field") else []

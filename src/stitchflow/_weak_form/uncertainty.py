@@ -63,16 +63,17 @@ class Uncertainty:
         Arguments:
             condition: its label; an unknown one is refused.
         """
-        return self._mapped(self._shares(condition), 1.0)
+        return self._mapped(self.shares_of(condition), 1.0)
 
     def difference(self, a: Any, b: Any) -> Uncertainty:
         """The standard errors of V of condition `a` minus V of condition `b`.
 
         `beta`, and every term that all conditions share, is zero in it.
         """
-        return replace(self._mapped(self._shares(a) - self._shares(b), 0.0), log_beta=None)
+        return replace(self._mapped(self.shares_of(a) - self.shares_of(b), 0.0), log_beta=None)
 
-    def _shares(self, condition: Any) -> np.ndarray:
+    def shares_of(self, condition: Any) -> np.ndarray:
+        """How much of each free deviation a condition has, (conditions - 1,)."""
         label, found = place_of(condition, self.conditions), deviating(self.drift)
         assert found is not None
         return found[0].contrasts[label]
@@ -133,10 +134,13 @@ class Uncertainty:
         Returns:
             Mean and standard error of each component, (m, d) each.
         """
-        (bumps, waves, part), points = self._potential_part(t), self._points(x)
+        return self._spread(self.force_rows(x, t), self._potential_part(t)[2], self.units.speed)
+
+    def force_rows(self, x: Any, t: float | None = None) -> np.ndarray:
+        """The force in internal units, as a linear function of V's coefficients, (m, d, f)."""
+        (bumps, waves, _), points = self._potential_part(t), self._points(x)
         slopes = -bumps.slopes(points)
-        rows = (waves[:, None] * slopes[:, :, None, :]).reshape(*points.shape, -1)
-        return self._spread(rows, part, self.units.speed)
+        return (waves[:, None] * slopes[:, :, None, :]).reshape(*points.shape, -1)
 
     @property
     def potential_count(self) -> int:
