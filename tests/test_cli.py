@@ -167,6 +167,44 @@ def test_help_of_a_command_names_its_options(command, options):
         assert f"{option} " in text
 
 
+def test_short_help_and_version():
+    assert succeed("-h") == succeed("--help")
+    assert "--hold-out" in succeed("fit", "-h")
+    assert succeed("--version") == f"stitchflow {sf.__version__}\n"
+
+
+def test_methods_are_listed_plainly_or_described():
+    plain, told = succeed("bench", "--methods"), succeed("bench", "--methods", "--describe")
+    assert told.splitlines()[::2] == plain.splitlines()
+    about = told.splitlines()[1::2]
+    assert all(line.startswith("    ") and line.endswith(".") for line in about)
+    assert len(set(about)) == len(about)
+    assert not any("$" in line for line in about)
+    assert "--describe needs --methods" in refused("bench", "--describe")
+
+
+def test_times_are_named_by_their_labels(tmp_path):
+    days = np.array(["day 0", "day 1", "day 2", "day 4"])
+    data = write(tmp_path / "data.npz", t=np.repeat(days, N))
+    run = tmp_path / "run"
+    succeed("fit", data, "--out", run, "--method=ot-linear", "--hold-out", "day 1,day 2")
+    assert (sf.load(run).times == [0.0, 4.0]).all()
+    out = tmp_path / "paths.npz"
+    succeed("simulate", run, "--times", "day 0,day 3", "--out", out)
+    assert np.unique(np.load(out)["t"]).tolist() == [0.0, 3.0]
+    words = "'noon' is neither a finite number nor a label of a time (day 0, day 1, day 2, day 4)"
+    assert words in refused("crossval", data, "--methods=nearest", "--leave-out", "noon")
+    said = succeed("crossval", data, "--methods=nearest", "--leave-out", "day 1+day 2")
+    assert "1+2" in said
+
+
+def test_simulation_beyond_the_data_is_said(stitched, tmp_path):
+    said = succeed("simulate", stitched, "--times", "0,4,6", "--out", tmp_path / "paths.npz")
+    assert "note: the data go from 0 to 4: what is simulated at 6 is extrapolated" in said
+    said = succeed("simulate", stitched, "--times", "0,4", "--out", tmp_path / "inside.npz")
+    assert "note" not in said
+
+
 def test_the_examples_of_fit_are_commands_that_exist():
     lines = [line.split() for line in succeed("fit", "--help").splitlines()]
     examples = [words[1:] for words in lines if words[:2] == ["stitchflow", "fit"]]
@@ -802,7 +840,7 @@ BAD = [
     (FIT + " --id-key cell", "no array 'cell'"),
     (FIT + " --group-key donor", "no array 'donor'"),
     (FIT + " --columns a,b", "--columns"),
-    (FIT + " --hold-out noon", "--hold-out takes numbers such as 0,1.5,2; got 'noon'"),
+    (FIT + " --hold-out noon", "--hold-out takes times such as 0,1.5,2: 'noon' is neither"),
     (FIT + " --hold-out 1,", "--hold-out"),
     (FIT + " --hold-out nan", "--hold-out"),
     (FIT + " --hold-out 7", "--hold-out: time 7 was not observed; observed times are 0, 1, 2, 4"),
@@ -853,10 +891,10 @@ BAD = [
     ("simulate {run} --times 0,1 --out {d}/new.csv", "--out must end in .npz"),
     ("simulate {run} --times 0,1 --out {d}/gone/new.npz", "--out {d}/gone/new.npz"),
     ("simulate {d}/gone --times 0,1 --out {d}/new.npz", "{d}/gone is not a finished run"),
-    (SIMULATE + " --times noon", "--times takes numbers"),
+    (SIMULATE + " --times noon", "--times takes times"),
     (SIMULATE + " --times 1,0", "--times must increase, got 1,0"),
     (SIMULATE + " --times 0,0", "--times must increase, got 0,0"),
-    (SIMULATE + " --times inf", "--times takes numbers"),
+    (SIMULATE + " --times inf", "--times takes times"),
     (SIMULATE + " --times 0,1 --seed one", "--seed"),
     (SIMULATE + " --times 0,1 --from {d}/gone.npz", "{d}/gone.npz: no such file"),
     (SIMULATE + " --times 0,1 --from {d}/line.npz", "--from {d}/line.npz"),

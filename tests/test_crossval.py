@@ -8,8 +8,9 @@ import pytest
 
 import stitchflow as sf
 from stitchflow._judging import crossval as _crossval
-from stitchflow._judging.crossval import CrossValidation, folds_of
+from stitchflow._judging.crossval import CrossValidation, FoldScore, folds_of
 from stitchflow._judging.scores import Scores
+from stitchflow._method.contract import METHODS
 from stitchflow.cli import main
 
 QUICK = sf.Stitching(
@@ -35,8 +36,55 @@ def test_every_inner_time_is_interpolated_and_the_last_forecast(drift):
     assert scores.ratio("ot-linear", "w1") == pytest.approx(1.0)  # the better trivial one here
     assert scores.ratio("nearest", "w1") > 1.5
     assert all(row.floor is not None for row in scores)
-    assert "ratio to best trivial" in str(scores)
+    assert "ratio to the better of nearest and ot-linear" in str(scores)
     assert len(scores.to_pandas()) == len(scores)
+
+
+def test_two_settings_of_one_method_have_labels_of_their_own(drift):
+    two = {"still": sf.Nearest(), "also still": "nearest", "lines": sf.OTLinear()}
+    scores = sf.cross_validate(drift, two, leave_out=[1.0], metrics=["w1"], progress=False)
+    assert scores.methods == ["still", "also still", "lines"]
+    place = ("1", "interpolate", 1.0)
+    assert scores.value("still", "w1", place) == scores.value("also still", "w1", place)
+    assert scores.value("lines", "w1", place) < scores.value("still", "w1", place)
+    with pytest.raises(ValueError, match=r"methods has 'nearest' twice; give each a label"):
+        sf.cross_validate(drift, [sf.Nearest(), "nearest"], progress=False)
+    with pytest.raises(ValueError, match="the labels of methods must be texts, got 1"):
+        sf.cross_validate(drift, {1: "nearest"}, progress=False)
+
+
+def test_a_wrong_metric_is_refused_before_any_fit(drift, monkeypatch):
+    monkeypatch.setattr(_crossval, "fit", lambda *_, **__: pytest.fail("fitted"))
+    with pytest.raises(ValueError, match=r"metrics must be among w1, .*; got 'wasserstein'"):
+        sf.cross_validate(drift, ["nearest"], metrics=["wasserstein"], progress=False)
+    with pytest.raises(ValueError, match="metrics must be a list of names, got the text 'w1'"):
+        sf.cross_validate(drift, ["nearest"], metrics="w1", progress=False)
+
+
+def many(names, times=("12.25", "3")) -> CrossValidation:
+    places = [(t, "interpolate", "energy_distance", float(t)) for t in times]
+    rows = [(n, 0, *place, 12.351, 0.01234, 1.0, 5) for n in names for place in places]
+    return CrossValidation(FoldScore(*row) for row in rows)
+
+
+def test_a_ratio_of_an_unknown_name_says_which_there_are():
+    scores = many(["nearest", "stitching"])
+    assert scores.ratio("stitching", "energy_distance") == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="method must be among nearest, stitching; got 'stiching'"):
+        scores.ratio("stiching", "energy_distance")
+    with pytest.raises(ValueError, match="metric must be among energy_distance; got 'w1'"):
+        scores.ratio("stitching", "w1")
+    with pytest.raises(ValueError, match=r"protocol must be among marginal, .*; got 'inter'"):
+        scores.ratio("stitching", "energy_distance", "inter")
+
+
+@pytest.mark.parametrize("most", [4, 22])
+def test_tables_fit_into_80_columns_and_keep_every_number(most):
+    names = list(METHODS)[:most]
+    lines = str(many(names)).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count(" 12.35") for line in lines) == 2 * len(names)
+    assert not any("…" in line for line in lines)
 
 
 def test_left_out_individuals_are_not_trained_on(drift):

@@ -64,6 +64,15 @@ def test_times_outside_are_simulated_and_said():
         assert float(flow.log_density([[14.0]], 13.0)[0]) == pytest.approx(-0.92, abs=0.1)
 
 
+def test_simulation_beyond_the_data_is_said():
+    flow = moving_gaussian()
+    words = r"the data go from 5 to 9: what is simulated at 13, 15 is extrapolated"
+    with pytest.warns(sf.ExtrapolationWarning, match=words):
+        path = np.asarray(flow.simulate([[10.0]], [5.0, 13.0, 15.0]))
+    np.testing.assert_allclose(path[:, 0, 0], [10.0, 14.0, 15.0], atol=1e-4)
+    assert issubclass(sf.ExtrapolationWarning, sf.DataWarning)
+
+
 def test_what_cannot_be_answered_is_refused_by_name():
     data = sf.Snapshots.from_arrays([np.eye(3, 1), 1.0 + np.eye(3, 1)], [0, 1])
     flow = sf.fit(data, sf.Nearest(), progress=False).flow

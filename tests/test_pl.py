@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -14,6 +15,8 @@ import stitchflow as sf
 from falling import three_stages
 from stitchflow import pl
 from stitchflow._training.history import StageHistory
+from stitchflow.pl._axes import category_colours
+from stitchflow.pl._clouds import _smooth
 from stitchflow.report._line_charts import history_charts
 
 DIMS = [1, 2, 5]
@@ -128,19 +131,55 @@ def test_the_landscape_is_the_centred_potential(fitted):
     assert ax.get_title() == "potential V" + (" at t = 0.4" if varying else "")
 
 
-def test_trajectories_are_the_simulated_paths(fitted):
+def test_trajectories_are_the_simulated_paths_over_the_data(fitted):
     fit, data = fitted
     x0 = data.cloud(0)[:7]
     ax = pl.trajectories(fit, x0, TIMES, key=2)
+    dots, paths = ax.collections
+    seen = data.x[:, :2] if data.dim > 1 else np.stack([data.times[data.index], data.x[:, 0]], 1)
+    assert {tuple(row) for row in np.asarray(dots.get_offsets())} == {tuple(row) for row in seen}
     order = np.random.default_rng(0).permutation(7)
-    path = np.asarray(fit.flow.simulate(x0[order], TIMES, key=2))
-    assert len(ax.lines) == (len(TIMES) - 1) * 7
-    across, up = (None, 0) if data.dim == 1 else (0, 1)
-    for i, line in enumerate(ax.lines):
-        k, j = divmod(i, 7)
-        expected = TIMES[k : k + 2] if across is None else path[k : k + 2, j, across]
-        np.testing.assert_allclose(line.get_xdata(), expected)
-        np.testing.assert_allclose(line.get_ydata(), path[k : k + 2, j, up])
+    times = np.unique(np.concatenate([np.linspace(a, b, 31) for a, b in pairwise(TIMES)]))
+    path = np.asarray(fit.flow.simulate(x0[order], times, key=2))
+    pieces = np.array(paths.get_segments()).reshape(len(times) - 1, 7, 2, 2)
+    np.testing.assert_array_equal(pieces[1:, :, 0], pieces[:-1, :, 1])  # joined
+    shown = [None, 0] if data.dim == 1 else [0, 1]
+    for axis, d in enumerate(shown):
+        ends = times[[0, -1], None] if d is None else path[[0, -1]][..., d]
+        drawn = np.stack([pieces[0, :, 0, axis], pieces[-1, :, 1, axis]])
+        np.testing.assert_allclose(drawn, np.broadcast_to(ends, drawn.shape), atol=1e-5)
+
+
+def test_what_is_averaged_of_a_path_is_its_noise():
+    t = np.linspace(0.0, 1.0, 61)[:, None, None]
+    bend = np.concatenate([t, np.sin(np.pi * t)], axis=2)
+    np.testing.assert_allclose(_smooth(bend), bend, atol=0.05)
+    np.testing.assert_allclose(_smooth(bend[..., :1]), bend[..., :1], atol=1e-12)
+    noisy = bend + 0.1 * np.random.default_rng(0).normal(size=bend.shape)
+    np.testing.assert_allclose(_smooth(noisy)[[0, -1]], noisy[[0, -1]], atol=1e-12)
+    # The rest of white noise under a Gaussian of width s is 1 / (2 s sqrt(pi)) of its variance.
+    rest = (_smooth(noisy) - _smooth(bend))[10:-10].std() / 0.1
+    assert rest == pytest.approx((2.0 * 3.05 * np.sqrt(np.pi)) ** -0.5, rel=0.4)
+
+
+def test_a_landscape_needs_no_data_but_that_of_the_fit(fitted):
+    fit, data = fitted
+    alone, given = (pl.landscape(fit, *more, grid=12) for more in ((), (data,)))
+    assert alone.get_xlim() == given.get_xlim()
+    with pytest.raises(ValueError, match="data is needed: a fit that was loaded"):
+        pl.landscape(replace(fit, data=None))
+
+
+@pytest.mark.parametrize("most", [3, 12, 20])
+def test_colours_of_categories_differ(most):
+    assert len(set(map(matplotlib.colors.to_hex, category_colours(most)))) == most
+
+
+def test_a_legend_is_beside_the_axes():
+    figure, ax = plt.subplots(layout="constrained")
+    pl.snapshots(drifting(2), ax=ax)
+    figure.canvas.draw()
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
 
 
 def test_history_shows_divergence_and_residual(fitted):
@@ -162,6 +201,7 @@ def test_history_shows_every_stage(fitted):
     points = lambda lines: [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in lines]
     begins = [line.get_xdata()[0] for line in ax.lines if len(set(line.get_xdata())) == 1]
     assert begins == [40, 60]
+    assert ax.get_xlabel() == "step\n(consistency from 40, settling from 60)"
     assert points(twin.lines) == [
         ((20, 40), (1.0, 0.5)),
         ((50, 60), (0.4, 0.25)),

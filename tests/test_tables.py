@@ -46,7 +46,7 @@ def h5ad(folder, **obs):
     anndata = pytest.importorskip("anndata")
     frame = pd.DataFrame({"day": T, "mass": W, "cell": ID, "donor": GROUP} | obs)
     frame.index = [f"cell {i}" for i in range(N)]
-    adata = anndata.AnnData(np.hstack([X, X, X]), obs=frame, obsm={"X_pca": X, "X_umap": X[:, :1]})
+    adata = anndata.AnnData(np.hstack([X, X, X]), obs=frame, obsm={"X_pca": X, "X_short": X[:, :1]})
     adata.write_h5ad(folder / "data.h5ad")
     return folder / "data.h5ad"
 
@@ -127,9 +127,39 @@ def test_an_h5ad_gives_its_principal_components(tmp_path):
     check_labels(file)
 
 
-@pytest.mark.parametrize(("rep", "dim"), [("X_umap", 1), ("umap", 1), ("pca", 2), ("X", 6)])
+@pytest.mark.parametrize(("rep", "dim"), [("X_short", 1), ("short", 1), ("pca", 2), ("X", 6)])
 def test_an_h5ad_gives_any_representation(tmp_path, rep, dim):
     assert read_table(h5ad(tmp_path), Columns(time="day", rep=rep)).snapshots.dim == dim
+
+
+def test_a_drawing_as_coordinates_is_said(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    frame = pd.DataFrame({"day": T}, index=[f"cell {i}" for i in range(N)])
+    anndata.AnnData(X, obs=frame, obsm={"X_umap": X}).write_h5ad(tmp_path / "data.h5ad")
+    with pytest.warns(sf.DataWarning, match=r"X_umap is made for drawing: .*X_pca"):
+        read_table(tmp_path / "data.h5ad", Columns(time="day", rep="umap"))
+
+
+@pytest.mark.parametrize("name", ["id", "cell_id", "trackID", "cell id", "barcode", "index"])
+def test_names_are_no_coordinates(tmp_path, name):
+    frame = FRAME[["day", "a", "b"]].assign(**{name: np.tile([7, 3, 12, 9], 3)})
+    path = table(tmp_path, "csv", frame)
+    words = f"column {name!r} looks like names or row numbers"
+    refused(path, words, "--id-key", columns=Columns(time="day"))
+    chosen = Columns(time="day", features=("a", name))
+    assert read_table(path, chosen).snapshots.dim == 2  # what the user chose is not refused
+
+
+def test_row_numbers_are_no_coordinates(tmp_path):
+    path = table(tmp_path, "csv", FRAME[["day", "a", "b"]].assign(k=np.arange(5, 5 + N)))
+    refused(path, "column 'k' looks like names or row numbers", columns=Columns(time="day"))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_whole_numbers_as_coordinates_are_said(tmp_path, ending):
+    frame = FRAME[["day", "a", "b"]].assign(plate=np.tile([1, 4, 2, 2], 3))
+    with pytest.warns(sf.DataWarning, match="columns 'plate' hold whole numbers and are used as"):
+        assert read_table(table(tmp_path, ending, frame), Columns(time="day")).snapshots.dim == 3
 
 
 def test_an_h5ad_says_what_its_cells_are_called(tmp_path):
@@ -409,11 +439,11 @@ def test_names_are_not_read_as_numbers(tmp_path, key):
     """007, 7 and 7.0 are three names; 7 and 8 are the numbers that they are in any other file."""
     path = tmp_path / "data.csv"
     labels = lambda: getattr(read_table(path, Columns(**{key: "who"})).snapshots, f"{key}s")
-    path.write_text("t,a,who\n0,1,007\n0,2,7\n1,3,7.0\n1,4,007\n")
+    path.write_text("t,a,who\n0,1.5,007\n0,2.5,7\n1,3.5,7.0\n1,4.5,007\n")
     assert labels().tolist() == ["007", "7", "7.0", "007"]
-    path.write_text("t,a,who\n0,1,10\n0,2,7\n1,3,-1\n")
+    path.write_text("t,a,who\n0,1.5,10\n0,2.5,7\n1,3.5,-1\n")
     assert labels().tolist() == [10, 7, -1]
-    path.write_text("t,a,who\n0,1,10\n0,2,\n1,3,7\n")
+    path.write_text("t,a,who\n0,1.5,10\n0,2.5,\n1,3.5,7\n")
     refused(path, f"{key}s are missing in row 1", columns=Columns(**{key: "who"}))
 
 

@@ -9,7 +9,7 @@ import pytest
 import stitchflow as sf
 from stitchflow._reading.formats import Columns
 from stitchflow._reading.tables import read_table
-from stitchflow._reading.time_labels import durations, order_of
+from stitchflow._reading.time_labels import durations, order_of, time_named
 
 X = np.arange(6.0).reshape(3, 2)
 
@@ -41,6 +41,37 @@ def test_units_that_cannot_be_converted_are_refused(labels):
     assert durations(labels) is None
     with pytest.raises(ValueError, match=f"the labels {labels[0]}, {labels[1]} count in several"):
         order_of(labels)
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "expected"),
+    [
+        ("2", {}, 2.0),
+        ("-1.5e1", {"day 0": 0.0}, -15.0),
+        ("day 2", {"day 0": 0.0, "day 2": 2.0}, 2.0),
+        ("day 5", {"day 0": 0.0, "day 2": 2.0}, 5.0),
+        ("E9.5", {"E8.5": 8.5, "E9.0": 9.0}, 9.5),
+        ("2d", {"0h": 0.0, "36h": 36.0}, 48.0),
+        ("late", {"early": 0.0, "late": 1.0}, 1.0),
+    ],
+)
+def test_a_time_may_be_named_as_the_data_name_it(text, known, expected):
+    assert time_named(f" {text} ", known) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("day 2", {}),
+        ("inf", {}),
+        ("week 2", {"E8.5": 8.5}),
+        ("day 2", {"day 1": 0.5, "day 7": 1.0}),  # counted by place, so 2 may be any time
+        ("", {"day 1": 1.0}),
+    ],
+)
+def test_a_name_of_no_time_is_refused(text, known):
+    with pytest.raises(ValueError, match="is neither a finite number nor a label"):
+        time_named(text, known)
 
 
 def cells(labels, **how):

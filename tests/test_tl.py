@@ -294,6 +294,12 @@ def test_bad_choices_are_named(settings, words):
         sf.tl.fit(moving_blobs(10), "day", method=sf.OTLinear(), **settings)
 
 
+def test_a_drawing_as_representation_is_said(adata):
+    adata.obsm["X_umap"] = adata.obsm["X_pca"]
+    with pytest.warns(sf.DataWarning, match="X_umap is made for drawing: .* pl.stream"):
+        sf.tl.fit(adata, "day", use_rep="umap", method=sf.Nearest())
+
+
 def test_missing_keys_are_listed(adata):
     with pytest.raises(KeyError, match=r"'hour' is not in adata.obs, which holds day, w"):
         sf.tl.fit(adata, "hour")

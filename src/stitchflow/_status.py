@@ -48,12 +48,12 @@ class NotAvailable(RuntimeError):
         self.method, self.call, self.reason = method, call, reason
 
 
-class ExtrapolationWarning(UserWarning):
-    """A time outside the observed range was requested; it is simulated with the energy."""
-
-
 class DataWarning(UserWarning):
     """A property of the data that a fit cannot correct, with advice."""
+
+
+class ExtrapolationWarning(DataWarning):
+    """A time outside the observed range was requested; it is simulated with the energy."""
 
 
 @dataclass(frozen=True)

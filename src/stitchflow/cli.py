@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import TextIOWrapper
 from itertools import pairwise
@@ -23,6 +23,7 @@ app = typer.Typer(
     help="Learn the energy behind population snapshots, and the curve that joins them.",
     add_completion=True,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 console = Console(markup=False, emoji=False)  # paths may hold brackets and colons
 
@@ -30,8 +31,21 @@ console = Console(markup=False, emoji=False)  # paths may hold brackets and colo
 ANSWERED = (BadInput, OSError, ImportError)
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"stitchflow {version('stitchflow')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _start() -> None:
+def _start(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="print the version", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
     from stitchflow._command.fit_file import keep_compilations
 
     keep_compilations()
@@ -97,7 +111,7 @@ def fit(
     names = Columns(time_key, rep, features, weight_key, id_key, group_key, total, condition_key)
     with _notes():
         file = read_table(data, names)
-    left_out = _numbers(hold_out, "--hold-out")
+    left_out = _times(hold_out, "--hold-out", file.labels)
     train = for_training(file, left_out, test_fraction, seed)[1]
     console.print(f"{data}: {file.snapshots!r}")
     console.print(f"learning from {train!r}")
@@ -175,16 +189,36 @@ def evaluate(
 @app.command()
 def simulate(
     run: _options.Run,
-    times: Annotated[str, typer.Option(help="increasing times", metavar="0,1,2")],
+    times: Annotated[
+        str,
+        typer.Option(
+            help="increasing times, as numbers or labels of the data; individuals start at the "
+            "first of them",
+            metavar="0,1,2",
+        ),
+    ],
     out: Annotated[
         Path, typer.Option(help="x, t, id, w, group of every point", metavar="FILE.npz")
     ],
     from_: Annotated[
-        Path | None, typer.Option("--from", help="individuals to start from", metavar="DATA")
+        Path | None,
+        typer.Option(
+            "--from",
+            help="data file whose individuals of the first of --times start; else 1,000 are drawn "
+            "from the fitted population of that time",
+            metavar="DATA",
+        ),
     ] = None,
     seed: _options.Seed = 0,
 ) -> None:
-    """Drive individuals with the learned energy alone and write their paths."""
+    """Drive individuals with the learned energy alone and write their paths.
+
+    They start at the first of --times: the individuals of that time in --from, or without it
+    1,000 draws from the fitted population of that time. Times after the last observed one are
+    extrapolated, and a note says so.
+
+    Example: stitchflow simulate run --times 0,1,2 --out paths.npz
+    """
     import numpy as np
 
     from stitchflow._judging.judge import Sample
@@ -200,19 +234,21 @@ def simulate(
         raise BadInput(f"--out {out} exists already and is not overwritten")
     if not out.parent.is_dir():
         raise BadInput(f"--out {out}: there is no directory {out.parent}")
-    when = _numbers(times, "--times")
+    result = load(run)
+    when = _times(times, "--times", result.source.get("labels", {}))
     if any(after <= before for before, after in pairwise(when)):
         raise BadInput(f"--times must increase, got {times}")
-    result = load(run)
     if from_ is None:
-        start = Sample(np.asarray(result.flow.sample([when[0]], 1000, key=seed)[0]))
+        with _notes():
+            start = Sample(np.asarray(result.flow.sample([when[0]], 1000, key=seed)[0]))
     else:
         with _notes():
             file = read_table(from_, Columns.stored(result.source.get("columns", {})))
         with naming(f"--from {from_}"):
             start = Sample.of(file.snapshots, file.snapshots.at(when[0]))
             as_cloud(start.x, "x", result.flow.dim)
-    path = start.carried(result.flow, when, seed)
+    with _notes():
+        path = start.carried(result.flow, when, seed)
     n = path.shape[1]
     columns = {
         "x": path.reshape(-1, path.shape[2]),
@@ -236,7 +272,11 @@ def crossval(
         str | None, typer.Option(help="names of `bench --methods`", metavar="a,b")
     ] = None,
     leave_out: Annotated[
-        str, typer.Option(help="each, groups, conditions, or times: 1,3 in turn, 1+3 together")
+        str,
+        typer.Option(
+            help="each, groups, conditions, or times (numbers or labels of the data): 1,3 in turn, "
+            "1+3 together"
+        ),
     ] = "each",
     seeds: Annotated[str, typer.Option(help="one fit a seed", metavar="0,1")] = "0",
     time_key: _options.TimeKey = None,
@@ -267,10 +307,6 @@ def crossval(
     names = None if methods is None else methods.split(",")
     if not all(seed.strip().isdecimal() for seed in seeds.split(",")):
         raise BadInput(f"--seeds takes whole numbers such as 0,1; got {seeds!r}")
-    left: Any = leave_out
-    if leave_out not in ("each", "groups", "conditions"):
-        entries = leave_out.split(",")
-        left = [_numbers(entry.replace("+", ","), "--leave-out") for entry in entries]
     for option, file in (("--json", json), ("--plot", plot)):
         if file is not None and not file.parent.is_dir():
             raise BadInput(f"{option} {file}: there is no directory {file.parent}")
@@ -280,6 +316,10 @@ def crossval(
     keys = Columns(time_key, rep, features, weight_key, id_key, group_key, None, condition_key)
     with _notes():
         table = read_table(data, keys)
+    left: Any = leave_out
+    if leave_out not in ("each", "groups", "conditions"):
+        entries = [entry.replace("+", ",") for entry in leave_out.split(",")]
+        left = [_times(entry, "--leave-out", table.labels) for entry in entries]
     console.print(f"{data}: {table.snapshots!r}")
     with naming(str(data)):
         scores = cross_validate(
@@ -330,6 +370,9 @@ def bench(
     task: _options.TaskName = None,
     list_: Annotated[bool, typer.Option("--list", help="the names of all tasks")] = False,
     methods: Annotated[bool, typer.Option("--methods", help="the names of all methods")] = False,
+    describe: Annotated[
+        bool, typer.Option("--describe", help="with --methods: what each of them is")
+    ] = False,
     method: _options.MethodName = "stitching",
     seed: _options.Seed = 0,
     json: _options.JsonFile = None,
@@ -344,6 +387,12 @@ def bench(
     from stitchflow._method.contract import METHODS
     from stitchflow.bench import TASKS, Run
 
+    if describe and not methods:
+        raise BadInput("--describe needs --methods")
+    if describe:
+        for name in METHODS:
+            print(f"{name}\n    {_options.described(name)}")
+        return
     if list_ or methods:
         for name in TASKS if list_ else METHODS:
             print(name)
@@ -403,14 +452,13 @@ def _check_chart(path: Path) -> None:
         raise BadInput(f"--plot {path} must end in one of .{', .'.join(sorted(known))}")
 
 
-def _numbers(text: str | None, option: str) -> list[float]:
-    try:
-        numbers = [] if text is None else [float(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [math.nan]
-    if not all(map(math.isfinite, numbers)):
-        raise BadInput(f"{option} takes numbers such as 0,1.5,2; got {text!r}")
-    return numbers
+def _times(text: str | None, option: str, labels: Mapping[str, float]) -> list[float]:
+    """Times that are written as numbers or as labels of the data, with commas between them."""
+    from stitchflow._reading.time_labels import time_named
+    from stitchflow._status import naming
+
+    with naming(f"{option} takes times such as 0,1.5,2"):
+        return [] if text is None else [time_named(part, labels) for part in text.split(",")]
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -85,6 +85,8 @@ def fit_file(
         "seed": seed,
         "method": plan_of(method),
     }
+    if file.labels:  # `simulate --times` understands them
+        plan["data"]["labels"] = dict(file.labels)
     check_run(out, file, plan, resume, overwrite)
     out.mkdir(parents=True, exist_ok=True)
     with only_writer(out):

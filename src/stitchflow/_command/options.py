@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +10,25 @@ import typer
 
 from stitchflow._reading.formats import formats_in_words
 
+FORMULA = re.compile(r",? \$[^$]*\$")
+
 
 def methods(incomplete: str) -> list[str]:
     """Names a shell may complete."""
     from stitchflow._method.contract import METHODS
 
     return [name for name in METHODS if name.startswith(incomplete)]
+
+
+def described(name: str) -> str:
+    """What a method does, in one sentence."""
+    from stitchflow._method.contract import METHODS
+
+    made = METHODS[name]()
+    first = (type(made).__doc__ or "").strip().splitlines()[0]
+    energy = getattr(made, "energy", None)
+    varies = " V changes in time." if getattr(energy, "time_varying", False) else ""
+    return FORMULA.sub("", first) + varies
 
 
 def tasks(incomplete: str) -> list[str]:
@@ -80,7 +94,11 @@ JsonFile = Annotated[
 Out = Annotated[Path, typer.Option(help="directory to write the result to", metavar="RUN")]
 HoldOut = Annotated[
     str | None,
-    typer.Option(help="times to keep from the fit, to see if it predicts them", metavar="1,3"),
+    typer.Option(
+        help="times to keep from the fit, to see if it predicts them: numbers, or labels of the "
+        'data such as "day 2"',
+        metavar="1,3",
+    ),
 ]
 TestFraction = Annotated[
     float,

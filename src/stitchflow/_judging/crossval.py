@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,15 +13,16 @@ import numpy as np
 
 from stitchflow._data.checks import check_data
 from stitchflow._data.snapshots import Snapshots
-from stitchflow._judging.evaluate import evaluate
+from stitchflow._judging.evaluate import check_names, evaluate
 from stitchflow._judging.protocols import PROTOCOLS, Protocol
-from stitchflow._judging.scores import as_text
+from stitchflow._judging.scores import WIDTH, as_text, broken, fitting
 from stitchflow._judging.trivial import TRIVIAL
 from stitchflow._method.contract import Method, method_named
 from stitchflow._status import BadInput, ExtrapolationWarning, require
 from stitchflow._stitching.stitching import fit
 from stitchflow._training.cluster import ClusterLike, check_cluster, run_all
 from stitchflow._types import KeyLike, as_rng, check_count
+from stitchflow.metrics import DISTANCES
 
 COMPARED = ("stitching", "stitching-varying", *TRIVIAL)
 
@@ -38,7 +40,7 @@ class FoldScore:
     """One score of one method on what was left out.
 
     Arguments:
-        method: the name of the method.
+        method: the label of the method: its name, unless the caller gave it another one.
         seed: the seed of the fit.
         left_out: the times, the group or the condition that were left out, as text.
         protocol: what was asked of the fit, such as `interpolate`.
@@ -171,10 +173,13 @@ class CrossValidation(list[FoldScore]):
         snapshot and straight lines. None where there is no such score.
 
         Arguments:
-            method: the name of the method.
-            metric: the distance.
+            method: the label of the method, one of `methods`.
+            metric: the distance, one of `metrics`.
             protocol: which scores are compared.
         """
+        check_names("method", [method], self.methods)
+        check_names("metric", [metric], self.metrics)
+        check_names("protocol", [protocol], PROTOCOLS)
         ratios = []
         for place in self.places(metric):
             trivial = [self.value(name, metric, place) for name in TRIVIAL]
@@ -185,38 +190,43 @@ class CrossValidation(list[FoldScore]):
         return float(np.exp(np.mean(np.log(ratios)))) if ratios else None
 
     def __rich__(self) -> Any:
+        from rich.console import Group
+
+        parts = fitting(self.methods, WIDTH - 46)  # what the other columns take
+        return Group(*(self._table(metric, part) for metric in self.metrics for part in parts))
+
+    def _table(self, metric: str, methods: list[str]) -> Any:
+        """The scores of some methods by one metric; a row for each place."""
+        from rich import box
         from rich.table import Table
 
-        view = Table(title="left out, then scored")
-        for name in ("left out", "protocol", "metric", "time"):
+        view = Table(title=f"left out, then scored: {metric}", box=box.SIMPLE_HEAD)
+        for name in ("left out", "protocol", "time"):
             view.add_column(name)
-        for name in (*self.methods, "floor"):
+        for name in (*map(broken, methods), "floor"):
             view.add_column(name, justify="right")
         cell = lambda value: "-" if value is None else f"{value:.4g}"
-        for metric in self.metrics:
-            for place in self.places(metric):
-                left_out, protocol, time = place
-                values = (cell(self.value(name, metric, place)) for name in self.methods)
-                when = "mean" if time is None else f"{time:g}"
-                view.add_row(
-                    left_out, protocol, metric, when, *values, cell(self.floor(metric, place))
-                )
-            ratios = [cell(self.ratio(name, metric)) for name in self.methods]
-            if any(ratio != "-" for ratio in ratios):
-                place = ("all", str(Protocol.INTERPOLATE), metric)
-                view.add_row(*place, "ratio to best trivial", *ratios, "-")
+        for place in self.places(metric):
+            left_out, protocol, time = place
+            values = (cell(self.value(name, metric, place)) for name in methods)
+            when = "mean" if time is None else f"{time:g}"
+            view.add_row(left_out, protocol, when, *values, cell(self.floor(metric, place)))
+        ratios = [cell(self.ratio(name, metric)) for name in methods]
+        if any(ratio != "-" for ratio in ratios):
             view.add_section()
+            view.add_row("all", str(Protocol.INTERPOLATE), "ratio", *ratios, "-")
+            view.caption = f"ratio to the better of {' and '.join(TRIVIAL)}, over all times"
         return view
 
     def __str__(self) -> str:
-        return as_text(self, 120)
+        return as_text(self, WIDTH)
 
     __repr__ = __str__
 
 
 def cross_validate(
     data: Snapshots,
-    methods: Sequence[str | Method] | None = None,
+    methods: Mapping[str, str | Method] | Sequence[str | Method] | None = None,
     *,
     leave_out: str | Sequence[Any] = "each",
     seeds: Iterable[int] = (0,),
@@ -231,8 +241,9 @@ def cross_validate(
 
     Arguments:
         data: snapshots of three or more times, or with groups or conditions.
-        methods: names or `Method` objects; None compares `stitching`, `stitching-varying` and the
-            two trivial methods `nearest` and `ot-linear`.
+        methods: names or `Method` objects, or a dictionary of them by a label of your own, with
+            which several settings of one method can be compared. None compares `stitching`,
+            `stitching-varying` and the two trivial methods `nearest` and `ot-linear`.
         leave_out: "each" leaves out every time but the first in turn; inner times are judged by
             `interpolate` and the last one by `forecast`. A list leaves out the given times, one
             fold for each entry, and an entry may be several times. "groups" leaves out every group
@@ -253,12 +264,13 @@ def cross_validate(
 
     >>> scores = sf.cross_validate(data, seeds=range(3))      # doctest: +SKIP
     >>> scores.ratio("stitching", "w1")                       # doctest: +SKIP
+    >>> two = {"wide": sf.Stitching(particles=400), "default": "stitching"}
+    >>> scores = sf.cross_validate(data, two)                 # doctest: +SKIP
     """
     check_data(data)
     check_cluster(cluster)
-    chosen = [_method(entry) for entry in (COMPARED if methods is None else methods)]
-    if not chosen:
-        raise BadInput("methods must name at least one method")
+    check_names("metrics", metrics, DISTANCES)
+    chosen = _labelled(COMPARED if methods is None else methods)
     seeds = [check_count(seed, "seeds", 0) for seed in seeds]
     if not seeds:
         raise BadInput("seeds must hold at least one seed")
@@ -271,8 +283,8 @@ def cross_validate(
     trials = [
         Trial(fold, name, method, part)
         for fold in folds
-        for name, method in chosen
-        for part in ([tuple(seeds)] if name in TRIVIAL else [(seed,) for seed in seeds])
+        for name, method in chosen.items()
+        for part in ([tuple(seeds)] if method.name in TRIVIAL else [(seed,) for seed in seeds])
     ]
     found: dict[Trial, list[FoldScore]] = {}
     judge = partial(Trial.score, metrics=metrics, key=key)
@@ -287,10 +299,28 @@ def cross_validate(
     return CrossValidation(row for trial in trials for row in found[trial])
 
 
-def _method(entry: str | Method) -> tuple[str, Method]:
-    if isinstance(entry, Method):
-        return entry.name, entry
-    return entry, method_named(entry, "methods")
+def _labelled(
+    methods: Mapping[str, str | Method] | Sequence[str | Method],
+) -> dict[str, Method]:
+    """The methods by their labels, which have to differ: equal ones would be averaged."""
+    if isinstance(methods, str):
+        raise BadInput(f"methods must be a list or a dictionary of methods, got {methods!r}")
+    if not isinstance(methods, Mapping):
+        names = [entry.name if isinstance(entry, Method) else entry for entry in methods]
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            words = f"methods has {twice[0]!r} twice"
+            label = '{"narrow": ..., "wide": ...}'
+            raise BadInput(f"{words}; give each a label of its own: methods={label}")
+        methods = dict(zip(names, methods, strict=True))
+    if not methods:
+        raise BadInput("methods must name at least one method")
+    found = {}
+    for label, entry in methods.items():
+        if not isinstance(label, str) or not label:
+            raise BadInput(f"the labels of methods must be texts, got {label!r}")
+        found[label] = entry if isinstance(entry, Method) else method_named(entry, "methods")
+    return found
 
 
 def folds_of(data: Snapshots, leave_out: str | Sequence[Any], key: KeyLike) -> Iterable[Fold]:

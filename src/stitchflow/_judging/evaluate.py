@@ -62,8 +62,8 @@ def evaluate(
         raise BadInput(f"test must have {fit.flow.dim} dimensions, got {test.dim}")
     if oracle is not None and not isinstance(oracle, Flow):
         raise BadInputType(f"oracle must be a Flow or None, got {type(oracle).__name__}")
-    _check_names("metrics", metrics, DISTANCES)
-    _check_names("protocols", protocols, PROTOCOLS)
+    check_names("metrics", metrics, DISTANCES)
+    check_names("protocols", protocols, PROTOCOLS)
     judge = Judge(fit.data, fit.times, test, tuple(metrics), as_key(key), oracle)
     rows = Scores()
     for name in tqdm(protocols, desc="evaluate", disable=not progress, leave=False):
@@ -77,7 +77,16 @@ def evaluate(
     return rows
 
 
-def _check_names(argument: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_names(argument: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that are not known.
+
+    Arguments:
+        argument: how the message calls the argument.
+        given: the names.
+        known: the names that there are.
+    """
+    if isinstance(given, str):
+        raise BadInput(f"{argument} must be a list of names, got the text {given!r}")
     for name in given:
         if name not in known:
             raise BadInput(f"{argument} must be among {', '.join(known)}; got {name!r}")

@@ -16,6 +16,7 @@ import numpy as np
 from stitchflow._data.populations import of_same_population
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._method.flow import Flow
+from stitchflow._status import ExtrapolationWarning
 from stitchflow._types import KeyLike, as_key, as_rng, near_times
 from stitchflow.metrics import DISTANCES
 
@@ -206,7 +207,9 @@ class Judge:
         """The scores, at later times, of held-out individuals that the dynamics alone carries."""
         key = jax.random.fold_in(jax.random.fold_in(self.key, 3000), start)
         here = Sample.of(self.test, start)
-        path = self._together(here, start).carried(flow, self.test.times[[start, *ends]], key)
+        with warnings.catch_warnings():  # a protocol that goes beyond the data says so by its name
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            path = self._together(here, start).carried(flow, self.test.times[[start, *ends]], key)
         for k, cloud in zip(ends, path[1:], strict=True):
             end = Sample(cloud[: len(here.x)], here.weights)
             yield k, self.compare(k, lambda draw, n, end=end: end)

@@ -7,6 +7,8 @@ from typing import Any
 
 from stitchflow._status import require
 
+WIDTH = 80  # characters in a line of a table: what a terminal has
+
 
 @dataclass(frozen=True)
 class Row:
@@ -55,7 +57,7 @@ class Scores(list[Row]):
         return table({"value": self})
 
     def __str__(self) -> str:
-        return as_text(self, 100)
+        return as_text(self, WIDTH)
 
     __repr__ = __str__
 
@@ -70,6 +72,29 @@ def as_text(view: Any, width: int) -> str:
     return text.get()
 
 
+def broken(name: str) -> str:
+    """A long heading in lines that end at its hyphens, so that its column need not be wide."""
+    return name if len(name) <= 10 else name.replace("-", "-\n")
+
+
+def fitting(names: list[str], room: int) -> list[list[str]]:
+    """The `names` of columns in parts whose headings and numbers take at most `room` characters.
+
+    >>> fitting(["stitching-varying", "nearest", "ot-linear"], 20)
+    [['stitching-varying', 'nearest'], ['ot-linear']]
+    """
+    parts: list[list[str]] = [[]]
+    used = 0
+    for name in names:
+        wide = max(7, *map(len, broken(name).split("\n"))) + 2
+        if parts[-1] and used + wide > room:
+            parts.append([])
+            used = 0
+        parts[-1].append(name)
+        used += wide
+    return parts
+
+
 def table(columns: dict[str, Scores], title: str | None = None) -> Any:
     """A table, for rich, of the scores of one or several methods side by side.
 
@@ -77,12 +102,13 @@ def table(columns: dict[str, Scores], title: str | None = None) -> Any:
         columns: scores by the heading of their column; the floor is that of the first.
         title: the title of the table; None for none.
     """
+    from rich import box
     from rich.table import Table
 
-    view = Table(title=title)
+    view = Table(title=title, box=box.SIMPLE_HEAD)
     for name in ("protocol", "metric", "time"):
         view.add_column(name)
-    for name in (*columns, "floor"):
+    for name in (*map(broken, columns), "floor"):
         view.add_column(name, justify="right")
     found = [{(r.protocol, r.metric, r.time): r for r in rows} for rows in columns.values()]
     last = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -14,7 +15,7 @@ from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.simulate import simulate
 from stitchflow._measure.curve import Curve
-from stitchflow._status import BadInput, NotAvailable
+from stitchflow._status import BadInput, ExtrapolationWarning, NotAvailable
 from stitchflow._types import (
     KeyLike,
     as_cloud,
@@ -24,6 +25,8 @@ from stitchflow._types import (
     as_weights,
     check_count,
 )
+
+SLACK = 1e-6  # of the data's duration: what a time may lie outside by rounding
 
 
 class Flow:
@@ -105,7 +108,9 @@ class Flow:
 
         Arguments:
             x0: positions (n, d) at `times[0]`.
-            times: when positions are returned; the first entry of the result is `x0`.
+            times: when positions are returned; the first entry of the result is `x0`. Times outside
+                the observed range are simulated with what was learned within it, with an
+                `ExtrapolationWarning`.
             key: a JAX key or an integer seed of the noise.
             weights: how much each individual counts in the population with which the others
                 interact; None counts all alike. A row keeps its weight at all times.
@@ -179,5 +184,26 @@ def simulate_in_units(
         raise BadInput(f"times must increase, got {times.tolist()}; ode=True runs backwards")
     if len(steps) and not ((steps > 0).all() or (steps < 0).all()):
         raise BadInput(f"times must be in order and differ, got {times.tolist()}")
+    warn_beyond(units, times)
     path = simulate(energy, units.space_in(x), units.time_in(times), key, ode, shares, labels)
     return units.space_out(path)
+
+
+def warn_beyond(units: Units, times: np.ndarray) -> None:
+    """Say so where times lie outside the data, which lasts from 0 to 1 in its own `units`.
+
+    A known energy that was not fitted is in the user's units, and belongs to no data.
+    """
+    if units == Units.identity(units.dim):
+        return
+    inside = units.time_in(times)
+    beyond = times[(inside < -SLACK) | (inside > 1.0 + SLACK)]
+    if beyond.size:
+        first, last = (f"{units.time_out(end):g}" for end in (0.0, 1.0))
+        listed = ", ".join(f"{t:g}" for t in beyond[:3]) + (", ..." if len(beyond) > 3 else "")
+        warnings.warn(
+            f"the data go from {first} to {last}: what is simulated at {listed} is extrapolated "
+            "with what was learned between them",
+            ExtrapolationWarning,
+            stacklevel=4,
+        )

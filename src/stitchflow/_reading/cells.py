@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from stitchflow._reading.time_labels import durations, order_of
-from stitchflow._status import BadInput, BadInputType
+from stitchflow._status import BadInput, BadInputType, DataWarning
 from stitchflow._types import as_dense, as_numbers, rows_named
+
+# Parts of the names of representations that are made for drawing.
+DRAWINGS = ("umap", "tsne", "t-sne", "draw_graph", "force_directed")
 
 
 def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
@@ -28,6 +32,22 @@ def representation_key(adata: Any, name: str, argument: str = "use_rep") -> str:
         return "X"
     listed = ", ".join(adata.obsm) or "nothing"
     raise KeyError(f"{argument}={name!r} is not in adata.obsm, which holds {listed}")
+
+
+def warn_of_drawings(key: str) -> None:
+    """Say so where a representation is made for drawing, so that its distances mean little.
+
+    `key` is its name in `obsm`.
+    """
+    words = key.lower()
+    if any(name in words for name in DRAWINGS):
+        warnings.warn(
+            f"{key} is made for drawing: its distances and gaps depend on its settings, so speeds, "
+            "landscape and beta in it mean little. Fit principal components (X_pca) or a latent "
+            f"space (X_scVI), and draw on {key} with pl.stream",
+            DataWarning,
+            stacklevel=3,
+        )
 
 
 def representation(adata: Any, name: str, argument: str = "use_rep") -> np.ndarray:

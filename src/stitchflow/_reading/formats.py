@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stitchflow._files.archive import Archive
-from stitchflow._reading.cells import representation, times
+from stitchflow._reading.cells import representation, representation_key, times, warn_of_drawings
 from stitchflow._reading.frames import Asked, Table, numbers, read_csv, read_parquet
 from stitchflow._reading.frames import times as frame_times
 from stitchflow._reading.h5ad import read_cells
-from stitchflow._reading.time_labels import durations
+from stitchflow._reading.time_labels import durations, labels_of
 from stitchflow._status import BadInput
 
 
@@ -72,6 +72,7 @@ class Found(NamedTuple):
         conditions: the conditions; None where there are none.
         total: how many interacting individuals there were, one number or one for each of the sorted
             groups; None where the file does not say.
+        labels: the times by their labels, where the file holds labels such as "day 2".
         names: the names of individuals, which are only shown to the user.
         train_idx: the row numbers of training individuals; None without a stored split.
         test_idx: the row numbers of held-out individuals; None without a stored split.
@@ -84,6 +85,7 @@ class Found(NamedTuple):
     groups: Any = None
     conditions: Any = None
     total: Any = None
+    labels: Any = None
     names: Any = None
     train_idx: Any = None
     test_idx: Any = None
@@ -132,7 +134,9 @@ def _npz(path: Path, columns: Columns) -> Found:
         if found["t"].dtype.kind == "U":  # labels such as 36h
             labels, index = np.unique(found["t"], return_inverse=True)
             counted = durations(labels.tolist())
-            found["t"] = found["t"] if counted is None else counted[index]
+            if counted is not None:
+                found["labels"] = labels_of(found["t"], counted[index])
+                found["t"] = counted[index]
         for name in ("train_idx", "test_idx"):
             if name in file.names:
                 found[name] = file[name]
@@ -165,13 +169,16 @@ def _table(read: Callable[[Path, Asked], Table], path: Path, columns: Columns) -
     frame, weight = table.frame, columns.weight
     pick = lambda name: None if name is None else frame[name].to_numpy()
     try:
+        t = frame_times(frame[time], time)
+        weights = None if weight is None else numbers(frame[weight], weight)
         features = columns.features or table.dimensions(taken)
         if not features:
             raise BadInput(f"no numeric columns beside {time!r}")
         return Found(
             x=np.stack([numbers(frame[name], name) for name in features], axis=1),
-            t=frame_times(frame[time], time),
-            weights=None if weight is None else numbers(frame[weight], weight),
+            t=t,
+            labels=labels_of(frame[time], t),
+            weights=weights,
             ids=pick(columns.id),
             groups=pick(columns.group),
             conditions=pick(columns.condition),
@@ -198,6 +205,7 @@ def _h5ad(path: Path, columns: Columns) -> Found:
         if name not in cells.columns:
             raise BadInput(f"{path}: no {name!r} in obs, which holds {listed}")
     try:
+        warn_of_drawings(representation_key(cells, rep))
         x, t = representation(cells, rep), times(cells, columns.time)
     except KeyError:
         listed = ", ".join(cells.obsm) or "nothing"
@@ -212,6 +220,7 @@ def _h5ad(path: Path, columns: Columns) -> Found:
         ids=pick(columns.id),
         groups=pick(columns.group),
         conditions=pick(columns.condition),
+        labels=labels_of(cells.obs[columns.time], t),
         names=cells.obs.index,
     )
 

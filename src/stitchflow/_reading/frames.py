@@ -20,8 +20,11 @@ from stitchflow._status import BadInput, DataWarning
 from stitchflow._types import as_numbers, rows_named
 
 LOOK = 100  # rows that are read to decide whether a column of texts holds numbers
+MANY = 10  # rows from which on numbers that rise by one are no coincidence
 DIGITS = re.compile(r"[-+]?\d+")
 WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # a whole number without leading zeros
+# Names of columns that name or count individuals: id, cell_id, trackID, barcode, row.
+NAMING = re.compile(r"(?:.*[\W_])?(?:id|ids|index|idx|barcode|barcodes|row|uuid)|.*[a-z]I[Dd]")
 
 
 class Asked(NamedTuple):
@@ -61,7 +64,24 @@ class Table:
             listed = ", ".join(map(repr, left[:20])) + (", ..." if len(left) > 20 else "")
             words = f"columns {listed} hold no numbers and are left out"
             warnings.warn(f"{words}; choose others with --columns", DataWarning, stacklevel=2)
+        self._check_whole(found)
         return found
+
+    def _check_whole(self, names: Sequence[str]) -> None:
+        """Refuse names and row numbers as coordinates; a warning names other whole numbers.
+
+        Columns that the user chose with --columns never come here.
+        """
+        whole = [name for name in names if _is_whole(self.frame[name])]
+        for name in whole:
+            if NAMING.fullmatch(name) or _counts_rows(self.frame[name]):
+                words = f"column {name!r} looks like names or row numbers, not like a coordinate"
+                raise BadInput(f"{words}; say what it is with --id-key, or choose --columns")
+        if whole:
+            listed = ", ".join(map(repr, whole[:20])) + (", ..." if len(whole) > 20 else "")
+            words = f"columns {listed} hold whole numbers and are used as coordinates"
+            advice = "if some are labels or counts of something else, choose others with --columns"
+            warnings.warn(f"{words}; {advice}", DataWarning, stacklevel=3)
 
 
 def read_csv(path: Path, asked: Asked, separator: str = ",") -> Table:
@@ -157,6 +177,17 @@ def _is_dimension(name: str, column: Any) -> bool:
         words = "numbers that are not written in one clear way"
         raise BadInput(f"column {name!r} holds {words}, such as {known[0]!r}; mend it, {mend}")
     return False
+
+
+def _is_whole(column: Any) -> bool:
+    """Whether a column of numbers is declared as whole numbers."""
+    return column.dtype.kind in "iu" or str(column.dtype).lower().startswith(("int", "uint"))
+
+
+def _counts_rows(column: Any) -> bool:
+    """Whether whole numbers count the rows of a table one by one, from any number on."""
+    values = column.dropna().to_numpy(np.int64)
+    return len(values) >= MANY and bool((np.diff(values) == 1).all())
 
 
 def _mostly(test: Callable[[str], bool], entries: Sequence[Any]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,14 @@ class DataFile:
         snapshots: its individuals.
         train_rows: the rows to train on; None where the file does not say.
         test_rows: the rows to hold out; None where the file does not say.
+        labels: the times by their labels, where the file holds labels such as "day 2".
     """
 
     path: Path
     snapshots: Snapshots
     train_rows: np.ndarray | None = None
     test_rows: np.ndarray | None = None
+    labels: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def sha256(self) -> str:
@@ -68,7 +71,7 @@ def read_table(path: Any, columns: Columns | None = None) -> DataFile:
         raise BadInput(f"{path}: {' '.join(str(error).split())}") from None
     if train is not None and test is not None and np.intersect1d(train, test).size:
         raise BadInput(f"{path}: train_idx and test_idx must not share rows")
-    return DataFile(path, snapshots, train, test)
+    return DataFile(path, snapshots, train, test, found.labels or {})
 
 
 def _rows(part: Any, name: str, n: int) -> np.ndarray | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,64 @@ def order_of(labels: Sequence[Any]) -> np.ndarray:
         advice = "their places 0, 1, 2, ... are the times; give numbers for other times"
         warnings.warn(f"{words} that rises: {advice}", DataWarning, stacklevel=3)
     return np.arange(len(labels), dtype=np.float64)
+
+
+def labels_of(column: Any, t: np.ndarray) -> dict[str, float]:
+    """The label of each time in a column that does not hold numbers; empty where it does.
+
+    Arguments:
+        column: the times as they are written, an array or a column of a data frame.
+        t: the times as numbers.
+    """
+    if getattr(column.dtype, "kind", "O") in "biuf":
+        return {}
+    known = np.flatnonzero(np.isfinite(t))
+    first = known[np.unique(t[known], return_index=True)[1]]
+    place = column.iloc if hasattr(column, "iloc") else column
+    written = {str(place[row]).strip(): float(t[row]) for row in first}
+    return {} if all(map(_is_number, written)) else written
+
+
+def time_named(text: str, known: Mapping[str, float]) -> float:
+    """The time that a number or a label means, among data whose `known` labels have these times.
+
+    A label that does not occur counts as those that do: with "day 0" and "day 2", "day 5" is 5.
+
+    >>> time_named("day 5", {"day 0": 0.0, "day 2": 2.0})
+    5.0
+    """
+    text = text.strip()
+    if _is_number(text):
+        return float(text)
+    if text in known:
+        return known[text]
+    part, units = _parted(text), _unit_sizes(known)
+    if part is not None and part[1] in units:
+        return part[0] * units[part[1]]
+    listed = _listed(list(known))
+    there = f"a label of a time ({listed})" if known else "a label, of which the data have none"
+    raise BadInput(f"{text!r} is neither a finite number nor {there}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def _unit_sizes(known: Mapping[str, float]) -> dict[str, float]:
+    """How long the unit of each word is, as far as all labels agree about it."""
+    sizes: dict[str, set[float]] = {}
+    for label, time in known.items():
+        part = _parted(label)
+        if part is not None and part[0] != 0.0:
+            sizes.setdefault(part[1], set()).add(round(time / part[0], 12))
+    found = {word: min(values) for word, values in sizes.items() if len(values) == 1}
+    for word in [word for word in found if word in WRITTEN]:
+        second = found[word] / UNITS[WRITTEN[word]][0]
+        found = {other: second * UNITS[unit][0] for other, unit in WRITTEN.items()} | found
+    return found
 
 
 def _parted(label: Any) -> tuple[float, str] | None:

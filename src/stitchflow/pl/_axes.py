@@ -11,6 +11,7 @@ CMAP = "viridis"
 
 # Okabe and Ito's colours for categories, without the yellow that is hard to see on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+MANY = "tab20"  # for more categories than that
 MARKERS = "osD^vP*X"
 
 
@@ -23,6 +24,24 @@ def axes(ax: Any) -> Any:
     except ImportError:
         raise ImportError("plots need matplotlib; install stitchflow[plot]") from None
     return plt.subplots(figsize=(4.2, 3.6), layout="constrained")[1]
+
+
+def category_colours(n: int) -> list[Any]:
+    """A colour for each of `n` categories, all different up to 20 of them."""
+    import matplotlib
+
+    if n <= len(PALETTE):
+        return list(PALETTE[:n])
+    chosen = matplotlib.colormaps[MANY].colors  # pyright: ignore
+    return [chosen[i % len(chosen)] for i in range(n)]
+
+
+def legend_beside(ax: Any, **look: Any) -> None:
+    """A legend to the right of the axes, where it covers nothing, in columns of at most 12."""
+    shown = len(ax.get_legend_handles_labels()[1])
+    place = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
+    columns = max(1, -(-shown // 12))
+    ax.legend(**place, fontsize="x-small", frameon=False, ncols=columns, **look)
 
 
 def time_colours(times: np.ndarray) -> Callable[[float], Any]:

@@ -13,7 +13,7 @@ from stitchflow._judging.identifiability import ROUGH, SHARP, Identifiability
 from stitchflow._method.contract import Fit
 from stitchflow._status import BadInput
 from stitchflow._stitching.ensemble import Ensemble
-from stitchflow.pl._axes import PALETTE, axes
+from stitchflow.pl._axes import PALETTE, axes, legend_beside
 
 ENDS = (0.01, 10.0)  # of the axis of relative standard errors
 
@@ -44,7 +44,7 @@ def section(
         raise BadInput("data is needed: its longest axis is where V is drawn")
     found = potential_band(fit, data, t, 200)
     ax = axes(ax)
-    _draw(ax, found, "V", "98 % of individuals")
+    _draw(ax, found, "V", "98 % of data")
     ax.set_xlabel("dimension 1" if data.dim == 1 else "along the longest axis of the data")
     ax.set_ylabel("V")
     ax.set_title("potential")
@@ -76,7 +76,7 @@ def interaction(fit: Fit, data: Snapshots | None = None, *, ax: Any = None) -> A
         raise BadInput("data is needed: its pair distances show where W is known")
     found = interaction_band(fit, data)
     ax = axes(ax)
-    _draw(ax, found, "W", "90 % of pair distances")
+    _draw(ax, found, "W", "90 % of pairs")
     ax.set_xlabel("distance r")
     ax.set_ylabel("W(r)")
     ax.set_title("interaction")
@@ -94,7 +94,7 @@ def _draw(ax: Any, found: Band, name: str, seen: str) -> None:
         low, high = float(found.value.min()) - room, float(found.value.max()) + room
         ax.set_ylim(max(low, float(found.low.min())), min(high, float(found.high.max())))
     ax.plot(found.at, found.value, color=PALETTE[0], label=name)
-    ax.legend(fontsize="x-small")
+    legend_beside(ax)
 
 
 def identifiability(diagnosis: Diagnosis, *, ax: Any = None) -> Any:
@@ -136,7 +136,7 @@ def identifiability(diagnosis: Diagnosis, *, ax: Any = None) -> Any:
 def least_determined(diagnosis: Diagnosis, term: str | None = None, *, ax: Any = None) -> Any:
     """Draw V or W, and how far the least determined direction changes it.
 
-    All lines within the shading, moved together with the other term and beta, explain the data
+    The dashed lines are one standard error (SE) away. All lines within the shading, moved together with the other term and beta, explain the data
     nearly as well.
 
     Arguments:
@@ -157,7 +157,7 @@ def least_determined(diagnosis: Diagnosis, term: str | None = None, *, ax: Any =
     entry = next(iter(shown.values())) if term is None else shown[term]
     at, estimate, change = (np.array(v) for v in (entry.at, entry.estimate, entry.change))
     ax = axes(ax)
-    for sign, label in ((1.0, "one standard error more"), (-1.0, "one less")):
+    for sign, label in ((1.0, "1 SE more"), (-1.0, "1 SE less")):
         look = {"color": PALETTE[1], "lw": 1, "ls": "--" if sign > 0 else ":", "label": label}
         ax.plot(at, estimate + sign * change, **look)
     ax.fill_between(at, estimate - change, estimate + change, color=PALETTE[1], alpha=0.2, lw=0)
@@ -166,7 +166,7 @@ def least_determined(diagnosis: Diagnosis, term: str | None = None, *, ax: Any =
     ax.set_ylabel(entry.term)
     name = "" if found.least is None else f":\n{found.least.name}"
     ax.set_title(f"least determined{name}")
-    ax.legend(fontsize="x-small")
+    legend_beside(ax)
     return ax
 
 

@@ -39,7 +39,7 @@ class Plane(NamedTuple):
 
 def landscape(
     fit: Fit,
-    data: Snapshots,
+    data: Snapshots | None = None,
     *,
     t: float | None = None,
     grid: int = 80,
@@ -53,7 +53,8 @@ def landscape(
 
     Arguments:
         fit: a fit with an energy.
-        data: the snapshots that determine the range of the plane and where lines are drawn.
+        data: the snapshots that determine the range of the plane and where lines are drawn; None
+            means `fit.data`.
         t: the time of a potential that varies in time; None means the middle observed time.
         grid: the number of points along each axis.
         flow: whether the lines are drawn.
@@ -63,10 +64,13 @@ def landscape(
         The Axes.
 
     Examples:
-        >>> sf.pl.landscape(fit, data)        # doctest: +SKIP
+        >>> sf.pl.landscape(fit)        # doctest: +SKIP
     """
+    data = fit.data if data is None else data
     if fit.energy is None:
         raise BadInput(f"{fit.method.name} has no energy to draw")
+    if data is None:
+        raise BadInput("data is needed: a fit that was loaded does not hold the individuals")
     ax = axes(ax)
     if t is None and fit.energy.time_varying:
         t = float(data.times[len(data) // 2])

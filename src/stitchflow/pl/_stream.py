@@ -10,7 +10,7 @@ from scipy.spatial import KDTree
 from stitchflow._reading.cells import column, representation
 from stitchflow._status import BadInput
 from stitchflow._types import as_cloud, check_count
-from stitchflow.pl._axes import MARKERS, PALETTE, axes
+from stitchflow.pl._axes import MARKERS, PALETTE, axes, category_colours, legend_beside
 
 NEIGHBOURS = 30
 RIDGE = 1e-3  # of the neighbours' mean variance: directions of little variance are not amplified
@@ -69,12 +69,7 @@ def stream(
     across, up, field = _on_grid(points, moves, grid)
     ax.streamplot(across, up, field[..., 0], field[..., 1], color="0.15", linewidth=0.8, density=1)
     if arrows:
-        every = slice(grid // 20, None, max(1, grid // 10))
-        x, y = np.meshgrid(across[every], up[every])
-        inside = np.isfinite(field[every, every, 0])
-        tips = field[every, every][inside]
-        look = {"color": PALETTE[1], "angles": "xy", "width": 0.006, "zorder": 4}
-        ax.quiver(x[inside], y[inside], tips[:, 0], tips[:, 1], **look)
+        _arrows(ax, points, across, up, field)
     name = "embedding" if basis is None else basis.removeprefix("X_")
     ax.set_xlabel(f"{name} 1")
     ax.set_ylabel(f"{name} 2")
@@ -146,8 +141,8 @@ def _of_cells(
 
 
 def _scatter(ax: Any, points: np.ndarray, values: np.ndarray | None, name: str) -> None:
-    size = float(np.clip(4000.0 / len(points), 2.0, 12.0))
-    look = {"s": size, "linewidths": 0, "alpha": 0.6}
+    size = float(np.clip(6000.0 / len(points), 2.0, 14.0))
+    look = {"s": size, "linewidths": 0, "alpha": 0.8}
     if values is None:
         ax.scatter(points[:, 0], points[:, 1], color="0.7", **look)
     elif values.dtype.kind in "fiu":
@@ -155,12 +150,37 @@ def _scatter(ax: Any, points: np.ndarray, values: np.ndarray | None, name: str) 
         ax.figure.colorbar(shown, ax=ax, label=name)
     else:
         words = values.astype(str)
-        for i, word in enumerate(np.unique(words)):
+        names = np.unique(words)
+        for i, (word, colour) in enumerate(zip(names, category_colours(len(names)), strict=True)):
             # With more categories than distinguishable colours, other markers are used.
-            marker = MARKERS[i // len(PALETTE) % len(MARKERS)]
-            colour, of = PALETTE[i % len(PALETTE)], words == word
+            marker, of = MARKERS[i // 20 % len(MARKERS)], words == word
             ax.scatter(*points[of].T, color=colour, marker=marker, label=word, **look)
-        ax.legend(fontsize="x-small", markerscale=2.0)
+        legend_beside(ax, markerscale=2.0)
+
+
+def _arrows(
+    ax: Any, points: np.ndarray, across: np.ndarray, up: np.ndarray, field: np.ndarray
+) -> None:
+    """Arrows where individuals are, the usual one as long as half the distance to the next."""
+    grid = len(across)
+    every = slice(grid // 20, None, max(1, grid // 10))
+    x, y = np.meshgrid(across[every], up[every])
+    cell = np.array([across[1] - across[0], up[1] - up[0]])
+    nodes = np.stack([x.ravel(), y.ravel()], axis=1) / cell
+    few = min(3, len(points))
+    near = KDTree(points / cell).query(nodes, k=few)[0].reshape(len(nodes), few)[:, -1] < 1.0
+    inside = np.isfinite(field[every, every, 0]) & near.reshape(x.shape)
+    if not inside.any():
+        return
+    tips = field[every, every][inside]
+    # Sizes as they look: both axes in units of their range.
+    size = np.hypot(*(tips / (cell * grid)).T)
+    usual = float(np.median(size[size > 0])) if (size > 0).any() else 1.0
+    scale = usual / (0.5 * max(1, grid // 10) / grid)
+    look = {"color": PALETTE[1], "angles": "xy", "width": 0.006, "zorder": 4}
+    # Beyond three times the usual size arrows would leave the picture.
+    tips = tips * np.minimum(1.0, 3.0 * usual / np.maximum(size, 1e-300))[:, None]
+    ax.quiver(x[inside], y[inside], *tips.T, scale_units="xy", scale=scale, **look)
 
 
 def _on_grid(

@@ -20,7 +20,7 @@ from stitchflow._judging.protocols import PROTOCOLS
 from stitchflow._judging.scores import Scores
 from stitchflow._judging.trivial import baselines
 from stitchflow._method.contract import Fit
-from stitchflow._status import NotAvailable
+from stitchflow._status import ExtrapolationWarning, NotAvailable
 from stitchflow._stitching.ensemble import Ensemble
 from stitchflow._storage.save import versions as installed
 from stitchflow.report._line_charts import Chart, energy_charts, history_charts
@@ -71,6 +71,7 @@ def gather(
     first = fit.members[0] if isinstance(fit, Ensemble) else fit
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ExtrapolationWarning)  # `_concerns` says it
         test = None if test is None or not len(test.x) else test.subsample(SCORED)
         table = {} if test is None else _scores(first, test)
         try:

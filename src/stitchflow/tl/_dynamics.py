@@ -135,8 +135,10 @@ def simulate(
 ) -> Any:
     """Simulate cells that the energy alone moves from their observed position and time.
 
-    Later times are reached by the SDE, earlier ones by the probability flow, which has no noise.
-    Birth and death are not simulated: a particle stays the same individual.
+    Each cell starts where and when it was observed. Later times are reached by the SDE, earlier
+    ones by the probability flow, which has no noise. Birth and death are not simulated: a particle
+    stays the same individual. Times outside the observed ones are extrapolated with what was
+    learned between them, with an `ExtrapolationWarning`.
 
     Arguments:
         adata: the cells, to which `tl.fit` was applied.

@@ -11,7 +11,7 @@ import numpy as np
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._judging.crossval import starters
 from stitchflow._method.contract import Fit, Method
-from stitchflow._reading.cells import column, representation_key
+from stitchflow._reading.cells import column, representation_key, warn_of_drawings
 from stitchflow._status import BadInput, BadInputType, NotAvailable
 from stitchflow._stitching.ensemble import fit_ensemble
 from stitchflow._stitching.stitching import fit as fit_snapshots
@@ -62,7 +62,8 @@ def fit(
         time_key: the column of `obs` with the time of each cell: numbers of any spacing, labels
             such as 36h, or ordered categories (`tl.times`).
         use_rep: the representation in `obsm` that is fitted, with or without its prefix `X_`; "X"
-            means the matrix itself.
+            means the matrix itself. Distances have to mean something in it, as in principal
+            components; in UMAP or t-SNE they do not, and a warning says so.
         weight_key: the column of `obs` that says how much each cell counts; None counts all alike.
         key_added: the name of what is written.
         group_key: the column of `obs` with the dish or donor of each cell; None where there is
@@ -95,6 +96,7 @@ def fit(
     _check_key(key_added)
     params: dict[str, Any] = {"time_key": time_key, "use_rep": representation_key(adata, use_rep)}
     params |= {"weight_key": weight_key, "group_key": group_key, "condition_key": condition_key}
+    warn_of_drawings(params["use_rep"])
     everybody = cells_of(adata, params, np.ones(adata.n_obs, bool))
     held = _held(everybody, column(adata, time_key), hold_out)
     train = _kept(everybody, test_fraction, held, key)
