@@ -117,11 +117,12 @@ def test_the_printed_range_of_beta_holds_the_printed_beta(gradient_flow):
     low, high = found
     assert (low, high) == (0.0, 0.0151)
     found = replace(gradient_flow, beta=0.0151, profile=tuple(profile), beta_interval=(low, high))
-    assert "beta = 0.0151, with 0 to 0.0151 explaining as much and 0.00378 most" in str(found)
+    words = "beta = 0.0151, and any value from 0 to 0.0151 explains the motion as well or better"
+    assert f"{words} (0.00378 best)" in str(found)
     flat = [(b, 0.9) for b in BETAS]
     assert as_good(flat, 1.0) == (0.0, 4.0)
     open_end = replace(gradient_flow, beta=1.0, profile=tuple(flat), beta_interval=(0.0, 4.0))
-    assert "with 0 to 4 or more explaining as much;" in str(open_end)
+    assert "any value from 0 to 4 or more explains the motion as well;" in str(open_end)
 
 
 def test_a_rotation_is_found_with_an_interval_that_excludes_zero():
@@ -221,4 +222,10 @@ def test_changing_counts_are_mentioned():
     data = sf.Snapshots.from_arrays([rng.normal(size=(n, 2)) for n in (100, 300)], [0.0, 1.0])
     found = diagnose(fit, data)
     assert found.suggests_growth
+    words = "the last snapshot has 3 times as many individuals as the first; if that is how"
+    assert words in found.sentences[1]
     assert "consider growth" in found.sentences[1]
+    fewer = replace(found, masses=(1.0, 0.5, 0.25))
+    assert "the last snapshot has 25% as many individuals as the first" in fewer.sentences[1]
+    uneven = replace(found, masses=(1.0, 4.0, 2.0))
+    assert "the largest snapshot has 4 times as many individuals as the" in uneven.sentences[1]

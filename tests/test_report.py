@@ -17,6 +17,7 @@ from stitchflow._judging.diagnosis import Carried, Diagnosis
 from stitchflow._judging.scores import Row, Scores
 from stitchflow._storage import save as _io
 from stitchflow.report import report_run, write_report
+from stitchflow.report._contents import gather, in_plain_words
 from stitchflow.report._line_charts import Chart
 from stitchflow.report._plane import TICKS, Plane
 from stitchflow.report._scene import MOST_POINTS, frames_of
@@ -158,49 +159,144 @@ def scored(protocol: str, value: float, floor: float | None = 0.5) -> Scores:
     return Scores([Row(protocol, "w1", None, value, floor)])
 
 
-@pytest.mark.parametrize(("value", "mark"), [(0.5, "good"), (0.7, "fair"), (0.9, "poor")])
-def test_the_fit_is_judged_by_the_floor(value, mark):
+@pytest.mark.parametrize(("value", "badge"), [(0.5, "yes"), (0.7, "nearly"), (0.9, "no")])
+def test_the_fit_is_judged_by_the_floor(value, badge):
     finding = findings(scored("marginal", value), {}, None)[0]
-    assert finding.mark == mark
+    assert finding.badge == badge
     assert f"{value:.3g}" in finding.sentence
 
 
+def at_times(protocol: str, values: dict[float, float], floor: float = 0.5) -> Scores:
+    """Scores at times and their mean, which leaves out the first time, 0."""
+    rows = [Row(protocol, "w1", t, value, floor) for t, value in values.items()]
+    later = [value for t, value in values.items() if t > 0.0]
+    found = Scores([*rows, Row(protocol, "w1", None, float(np.mean(later)), floor)])
+    found.start = 0.0
+    return found
+
+
+def test_a_bad_first_time_shows():
+    own = at_times("marginal", {0.0: 2.0, 1.0: 0.5, 2.0: 0.5})
+    assert own.averaged("marginal") == [1.0, 2.0]
+    finding = findings(own, {}, None)[0]
+    assert finding.badge == "yes, but not at t = 0"
+    assert "in the mean over t = 1, 2" in finding.sentence
+    assert "worst at t = 0, with 4.0 times the floor" in finding.sentence
+    even = findings(at_times("marginal", {0.0: 0.5, 1.0: 0.5, 2.0: 0.5}), {}, None)[0]
+    assert even.badge == "yes"
+
+
+def test_a_time_at_which_standing_still_is_closer_shows():
+    still = at_times("rollout", {1.0: 0.6, 2.0: 4.0})
+    own = at_times("rollout", {1.0: 0.9, 2.0: 1.0})
+    finding = findings(own, {"nearest": still}, None)[1]
+    assert finding.badge == "predicts, but not at t = 1"
+    assert finding.mark == "fair"
+    assert "At t = 1 standing still is closer." in finding.sentence
+
+
 @pytest.mark.parametrize(
-    ("value", "mark", "words"),
-    [(0.8, "good", "20 % closer"), (1.1, "fair", "10 % farther"), (1.5, "poor", "50 % farther")],
+    ("value", "floor", "badge"),
+    [
+        (0.8, 0.5, "predicts"),
+        (1.04, 0.5, "predicts"),  # as straight lines do
+        (1.1, 0.5, "worse than straight lines"),
+        (1.1, 1.0, "predicts"),  # what a perfect model reaches
+        (1.9, 0.5, "worse than straight lines"),
+        (2.0, 0.5, "no better than standing still"),
+        (9.0, 0.5, "no better than standing still"),
+    ],
 )
-def test_prediction_is_judged_by_the_best_trivial_method(value, mark, words):
+def test_prediction_is_judged_by_the_trivial_methods(value, floor, badge):
     others = {"nearest": scored("rollout", 2.0), "ot-linear": scored("rollout", 1.0)}
-    finding = findings(scored("rollout", value), others, None)[1]
-    assert finding.mark == mark
-    assert f"{words} than the best trivial method (straight" in finding.sentence
+    finding = findings(scored("rollout", value, floor), others, None)[1]
+    assert finding.badge == badge
+    said = f"W1) of {value:.3g} from those observed there; standing still gives 2, straight lines 1"
+    assert said in finding.sentence
+    assert f"a perfect model about {floor:.3g}" in finding.sentence
+
+
+def test_no_badge_is_kinder_than_the_scores():
+    """Worse than standing still is never less than that, and four times better never only poor."""
+    for value in np.geomspace(0.05, 20.0, 60):
+        for line in (0.1, 0.5, 3.0):
+            others = {"nearest": scored("rollout", 1.0), "ot-linear": scored("rollout", line)}
+            finding = findings(scored("rollout", value, 0.02), others, None)[1]
+            if value >= 1.0:
+                assert (finding.badge, finding.mark) == ("no better than standing still", "poor")
+            elif value <= 0.25:
+                assert finding.mark != "poor"
 
 
 @pytest.mark.parametrize("value", [1.0, 1.09])
-def test_what_is_no_nearer_than_standing_still_is_poor(value):
+def test_what_is_no_nearer_than_standing_still_says_so(value):
     """Also about the floor, which a population at rest reaches without any model."""
     others = {"nearest": scored("rollout", 1.0), "ot-linear": scored("rollout", 1.2)}
     finding = findings(scored("rollout", value, 1.0), others, None)[1]
-    assert finding.mark == "poor"
-    assert "than the best trivial method (standing still" in finding.sentence
+    assert finding.badge == "no better than standing still"
+
+
+def test_where_nothing_moves_there_is_nothing_to_predict():
+    others = {"nearest": scored("rollout", 1.0), "ot-linear": scored("rollout", 1.2)}
+    finding = findings(scored("rollout", 0.99, 1.0), others, None)[1]
+    assert finding.badge == "cannot tell"
+    assert "there is no motion to predict" in finding.sentence
+
+
+def test_an_easier_question_that_fails_is_said():
+    own = Scores([*scored("one-step", 1.5), *scored("rollout", 0.8)])
+    still = Scores([*scored("one-step", 1.0), *scored("rollout", 2.0)])
+    sentence = findings(own, {"nearest": still}, None)[1].sentence
+    assert "to the next snapshot, they are no closer than standing still (1.5, standing" in sentence
+
+
+def test_the_header_holds_words_and_no_settings(tmp_path):
+    fit = known_fit(sf.Potential(well) + sf.Entropy(0.1, learn=False))
+    facts = dict(gather(fit, None).facts)
+    assert facts["What was learned"] == "a landscape V(x) and random motion"
+    assert facts["Random motion"].startswith("beta = 0.1")
+    assert not any("(beta" in value or "steps, then" in value for value in facts.values())
+    both = sf.Potential(time_varying=True) + sf.Interaction() + sf.Entropy()
+    assert in_plain_words(both) == (
+        "a landscape V(x, t) that changes in time, an interaction W between individuals and "
+        "random motion"
+    )
+
+
+def test_report_and_evaluate_have_the_same_numbers():
+    """Also with more individuals than a picture shows, and in the sentences of the diagnosis."""
+    fit = known_fit(sf.Potential(well))
+    train, test = falling(n=900).split(0.5, key=0)
+    fit.data = train
+    page = gather(fit, test)
+    own = sf.evaluate(fit, test, metrics=("w1",))
+    still = sf.evaluate(sf.fit(train, sf.Nearest(), progress=False), test, metrics=("w1",))
+    assert {(line.protocol, line.values[0]) for line in page.means} == {
+        (row.protocol, row.value) for row in own if row.time is None
+    }
+    (line,) = [line for line in page.means if line.protocol == "one-step"]
+    assert line.values[page.methods.index("nearest")] == still.mean("one-step")
+    assert page.diagnosis.one_step == (own.mean("one-step"), still.mean("one-step"))
+    alone = sf.diagnose(fit, test=test)
+    assert alone.one_step == pytest.approx(page.diagnosis.one_step)
 
 
 def test_without_held_out_individuals_nothing_is_claimed():
-    assert [finding.mark for finding in findings(Scores(), {}, None)] == ["open"] * 4
+    assert [finding.badge for finding in findings(Scores(), {}, None)] == ["cannot tell"] * 4
 
 
 @pytest.mark.parametrize(
-    ("explained", "interval", "mark"),
-    [(0.95, (0.0, 0.04), "good"), (0.5, (0.0, 0.04), "open"), (0.9, (0.1, 0.3), "poor")],
+    ("explained", "interval", "badge"),
+    [(0.95, (0.0, 0.04), "yes"), (0.5, (0.0, 0.04), "cannot tell"), (0.9, (0.1, 0.3), "no")],
 )
-def test_the_diagnosis_decides_on_the_gradient_flow(explained, interval, mark):
+def test_the_diagnosis_decides_on_the_gradient_flow(explained, interval, badge):
     moved, carried = Change(0.005, 0.001), Carried(0.5, 0.8)
     diagnosis = Diagnosis(
         explained, 1.0, 0.02, interval, spread={"force": 0.1}, change=moved, one_step=carried
     )
     gradient, sure = findings(Scores(), {}, diagnosis)[2:]
-    assert (gradient.mark, gradient.sentence) == (mark, diagnosis.sentences[0])
-    assert sure.mark == "good"
+    assert (gradient.badge, gradient.sentence) == (badge, diagnosis.sentences[0])
+    assert sure.badge == "yes"
     assert "10 % between members" in sure.sentence
 
 

@@ -85,6 +85,7 @@ def test_ancestors_are_the_cells_of_the_same_blob(cells):
         sf.tl.ancestors(cells, [0])
 
 
+@pytest.mark.filterwarnings("ignore::stitchflow.ExtrapolationWarning")
 @pytest.mark.parametrize("entropy", [None, sf.Entropy(0.1, learn=False)])
 def test_cells_of_a_last_day_left_out_are_carried_back_to_the_fit(entropy):
     blobs = moving_blobs(10)

@@ -166,7 +166,7 @@ def evaluate(
     from stitchflow._command.fit_file import json_rows, timed
     from stitchflow._files.lines import append_json
     from stitchflow._judging.evaluate import evaluate as score
-    from stitchflow._judging.scores import table
+    from stitchflow._judging.scores import Scores, table
     from stitchflow._judging.trivial import baselines
     from stitchflow._storage.run_data import open_run
 
@@ -179,9 +179,13 @@ def evaluate(
         raise BadInput(f"{run}: no time of the held-out data can be scored")
     if json is not None:
         append_json(json, json_rows(scores, result, None, seconds))
-    shown = type(scores)(r for r in scores if r.time is None or r.metric == "w1")
-    columns = {result.method.name: shown, **baselines(result.data, test)}
-    console.print(table(columns, title=f"{run}: {result.status}"))
+    columns = {result.method.name: scores.by(("w1",)), **baselines(result.data, test)}
+    console.print(table(columns, title=str(run)))
+    others = [row for row in scores if row.time is None and row.metric != "w1"]
+    if others:
+        means = Scores(others)
+        means.start = scores.start
+        console.print(table({result.method.name: means}, title="means of other distances"))
     if result.data is None:
         console.print("floors and baselines need the training data, which is not at hand")
 

@@ -183,7 +183,8 @@ class Diagnosis:
         parts = []
         if self.dissipation is not None:
             parts = [
-                f"the energy falls at {self.dissipation:.2f} times the rate of a gradient flow"
+                "along the fitted motion the energy decreases at "
+                f"{100.0 * self.dissipation:.0f} % of the rate of an exact gradient flow"
             ]
         if self.one_step is not None:
             parts.append(
@@ -199,9 +200,14 @@ class Diagnosis:
         low, high = self.beta_interval
         best, most = max(self.profile, key=lambda entry: entry[1])
         open_end = " or more" if high == self.profile[-1][0] else ""
-        said = f"beta = {self.beta:.3g}, with {low:.3g} to {high:.3g}{open_end} explaining as much"
+        said = f"the strength of random motion was fitted as beta = {self.beta:.3g}"
+        if low == high:
+            return [f"{said}, and other values that were tried explain the motion less well"]
+        said += (
+            f", and any value from {low:.3g} to {high:.3g}{open_end} explains the motion as well"
+        )
         if most > dict(self.profile)[self.beta] + ALIKE:
-            said += f" and {best:.3g} most"
+            said += f" or better ({best:.3g} best)"
         return [said]
 
     def _about_certainty(self) -> list[str]:
@@ -214,10 +220,20 @@ class Diagnosis:
             parts = [f"the force differs by {share:.0f} % between members"]
         if self.suggests_growth:
             parts.append(
-                f"counts change to {self.masses[-1]:.2g} of the first: if they measure the "
-                "population's size, consider growth"
+                f"{self._about_counts()}; if that is how the population grew, and not how many "
+                "were sampled, consider growth"
             )
         return parts
+
+    def _about_counts(self) -> str:
+        """How far the numbers of individuals differ between the times."""
+        least, most = min(self.masses), max(self.masses)
+        last = self.masses[-1]
+        if last == most:
+            return f"the last snapshot has {last:.2g} times as many individuals as the first"
+        if last == least:
+            return f"the last snapshot has {last:.0%} as many individuals as the first"
+        return f"the largest snapshot has {most / least:.2g} times as many individuals as the least"
 
     @property
     def suggests_growth(self) -> bool:

@@ -66,6 +66,7 @@ def evaluate(
     check_names("protocols", protocols, PROTOCOLS)
     judge = Judge(fit.data, fit.times, test, tuple(metrics), as_key(key), oracle)
     rows = Scores()
+    rows.start = float(judge.times[0])
     for name in tqdm(protocols, desc="evaluate", disable=not progress, leave=False):
         try:
             scores = Protocol(name).judged.scores(judge, fit.flow)

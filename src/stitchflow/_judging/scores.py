@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,9 +39,14 @@ class Scores(list[Row]):
     Arguments:
         iterable: the rows.
 
+    Attributes:
+        start: the first observed time, which means over times leave out; None if unknown.
+
     >>> Scores([Row("marginal", "w1", None, 0.52, None)]).mean("marginal")
     0.52
     """
+
+    start: float | None = None
 
     def to_pandas(self) -> Any:
         """A data frame with one row for each score."""
@@ -52,6 +58,18 @@ class Scores(list[Row]):
             if (row.protocol, row.metric, row.time) == (protocol, metric, None):
                 return row.value
         raise KeyError(f"no mean of {metric} under {protocol} among these scores")
+
+    def averaged(self, protocol: str, metric: str = "w1") -> list[float]:
+        """The times that the mean of one `protocol` and `metric` is taken over."""
+        rows = (row for row in self if (row.protocol, row.metric) == (protocol, metric))
+        times = (row.time for row in rows if row.time is not None)
+        return [t for t in times if self.start is None or t > self.start]
+
+    def by(self, metrics: Collection[str]) -> Scores:
+        """The scores of these `metrics` alone."""
+        kept = Scores(row for row in self if row.metric in metrics)
+        kept.start = self.start
+        return kept
 
     def __rich__(self) -> Any:
         return table({"value": self})
@@ -111,6 +129,7 @@ def table(columns: dict[str, Scores], title: str | None = None) -> Any:
     for name in (*map(broken, columns), "floor"):
         view.add_column(name, justify="right")
     found = [{(r.protocol, r.metric, r.time): r for r in rows} for rows in columns.values()]
+    first = next(iter(columns.values()))
     last = None
     for place, row in found[0].items():
         if last is not None and place[:2] != last:
@@ -118,6 +137,23 @@ def table(columns: dict[str, Scores], title: str | None = None) -> Any:
         last = place[:2]
         values = [f"{rows[place].value:.4g}" if place in rows else "-" for rows in found]
         floor = "-" if row.floor is None else f"{row.floor:.4g}"
-        time = "mean" if row.time is None else f"{row.time:g}"
+        time = f"{row.time:g}" if row.time is not None else _mean_over(first, *place[:2])
         view.add_row(row.protocol, row.metric, time, *values, floor)
     return view
+
+
+def _mean_over(scores: Scores, protocol: str, metric: str) -> str:
+    """The heading of a mean: it says which times it is taken over, where they are shown."""
+    times = scores.averaged(protocol, metric)
+    return f"mean of\n{in_words(times)}" if times else "mean"
+
+
+def in_words(times: Sequence[float], most: int = 4) -> str:
+    """Times as a short text.
+
+    >>> in_words([1.0, 2.0, 4.0]), in_words(range(1, 10))
+    ('1, 2, 4', '9 times, 1 to 9')
+    """
+    if len(times) <= most:
+        return ", ".join(f"{t:g}" for t in times)
+    return f"{len(times)} times, {times[0]:g} to {times[-1]:g}"

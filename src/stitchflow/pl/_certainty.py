@@ -136,8 +136,8 @@ def identifiability(diagnosis: Diagnosis, *, ax: Any = None) -> Any:
 def least_determined(diagnosis: Diagnosis, term: str | None = None, *, ax: Any = None) -> Any:
     """Draw V or W, and how far the least determined direction changes it.
 
-    The dashed lines are one standard error (SE) away. All lines within the shading, moved together with the other term and beta, explain the data
-    nearly as well.
+    The dashed lines are one standard error (SE) away. All lines within the shading, moved together
+    with the other term and beta, explain the data nearly as well.
 
     Arguments:
         diagnosis: what `sf.diagnose` returned.

@@ -149,7 +149,7 @@ def _by_time(ax: Any, across: np.ndarray, up: np.ndarray, times: np.ndarray) -> 
     colours = time_colours(times)
     shades = [colours(t) for t in times[:-1] for _ in range(across.shape[1])]
     look = {"linewidths": 0.7, "capstyle": "round", "zorder": 2}
-    ax.add_collection(LineCollection(pieces.reshape(-1, 2, 2), colors=shades, **look))
+    ax.add_collection(LineCollection(list(pieces.reshape(-1, 2, 2)), colors=shades, **look))
     ax.autoscale_view()
 
 

@@ -12,12 +12,17 @@ import numpy as np
 
 from stitchflow._data.advice import advice
 from stitchflow._data.snapshots import Snapshots
+from stitchflow._energy.energy import Energy
 from stitchflow._energy.packing import plan_of
+from stitchflow._energy.pair_terms import Interaction, VectorKernel
+from stitchflow._energy.terms import Entropy, InternalEnergy, Potential, Term
+from stitchflow._energy.vector_field import VectorField
 from stitchflow._judging.diagnose import diagnose
-from stitchflow._judging.diagnosis import Diagnosis
+from stitchflow._judging.diagnosis import Carried, Diagnosis
 from stitchflow._judging.evaluate import evaluate
-from stitchflow._judging.protocols import PROTOCOLS
-from stitchflow._judging.scores import Scores
+from stitchflow._judging.judge import MOST
+from stitchflow._judging.protocols import PROTOCOLS, Protocol
+from stitchflow._judging.scores import Scores, in_words
 from stitchflow._judging.trivial import baselines
 from stitchflow._method.contract import Fit
 from stitchflow._status import ExtrapolationWarning, NotAvailable
@@ -25,11 +30,22 @@ from stitchflow._stitching.ensemble import Ensemble
 from stitchflow._storage.save import versions as installed
 from stitchflow.report._line_charts import Chart, energy_charts, history_charts
 from stitchflow.report._scene import scene
-from stitchflow.report._verdict import Finding, findings
+from stitchflow.report._verdict import Finding, findings, row_of, worst_time
+from stitchflow.rivals import Nearest
 
-SCORED = 300  # individuals of each time: a report is written after every fit
 MOST_TIMES = 15  # of more times, some are scored, and none as neighbours of each other
+SHOWN = 300  # held-out individuals of each time in the picture
 FEW = 50
+
+# What each kind of term is called, the more special kinds first.
+TERMS: tuple[tuple[type[Term], str], ...] = (
+    (Potential, "a landscape V(x)"),
+    (Interaction, "an interaction W between individuals"),
+    (VectorKernel, "a turning interaction K"),
+    (VectorField, "a turning field"),
+    (Entropy, "random motion"),
+    (InternalEnergy, "crowding"),
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +56,7 @@ class Line:
     time: float | None
     values: tuple[float | None, ...]
     floor: float | None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,7 +68,7 @@ class Contents:
     methods: list[str]
     means: list[Line]
     lines: list[Line]
-    scored: int
+    scored: str
     diagnosis: Diagnosis | None
     charts: list[Chart]
     energy: list[Chart]
@@ -72,13 +89,10 @@ def gather(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ExtrapolationWarning)  # `_concerns` says it
-        test = None if test is None or not len(test.x) else test.subsample(SCORED)
+        test = None if test is None or not len(test.x) else test
         table = {} if test is None else _scores(first, test)
-        try:
-            diagnosis = diagnose(fit, test=test)
-        except NotAvailable:
-            diagnosis = None
-        pictures = scene(first, test)
+        diagnosis = _diagnosis(fit, test, table)
+        pictures = scene(first, None if test is None else test.subsample(SHOWN))
     own, *_ = table.values() if table else [Scores()]
     others = dict(list(table.items())[1:])
     lines = _lines(table)
@@ -89,7 +103,7 @@ def gather(
         methods=list(table),
         means=[line for line in lines if line.time is None],
         lines=[line for line in lines if line.time is not None],
-        scored=SCORED,
+        scored=_scored(test),
         diagnosis=diagnosis,
         charts=history_charts(first),
         energy=energy_charts(fit, first.data),
@@ -101,31 +115,70 @@ def gather(
 
 
 def _scores(fit: Fit, test: Snapshots) -> dict[str, Scores]:
-    """W1 of the fit and of the trivial methods, at `MOST_TIMES` times at most."""
+    """W1 of the fit and of the trivial methods, at `MOST_TIMES` times at most.
+
+    Up to that many times these are the numbers of `stitchflow evaluate`.
+    """
     protocols = PROTOCOLS
     if len(test) > MOST_TIMES:
         kept = np.unique(np.linspace(0, len(test) - 1, MOST_TIMES).round().astype(int))
         test = test.keep_times(test.times[kept])
         protocols = tuple(p for p in PROTOCOLS if not p.judged.neighbours)
     own = evaluate(fit, test, metrics=("w1",), protocols=protocols)
-    return {fit.method.name: own, **baselines(fit.data, test, SCORED)} if own else {}
+    return {fit.method.name: own, **baselines(fit.data, test)} if own else {}
+
+
+def _scored(test: Snapshots | None) -> str:
+    """Which individuals the scores are of, in words."""
+    if test is None:
+        return ""
+    most = f"at most {MOST:,} individuals of each time" if test.counts.max() > MOST else ""
+    some = f"{MOST_TIMES} of the {len(test)} times" if len(test) > MOST_TIMES else ""
+    return ", ".join(part for part in (some, most) if part)
+
+
+def _diagnosis(
+    fit: Fit | Ensemble, test: Snapshots | None, table: dict[str, Scores]
+) -> Diagnosis | None:
+    """The diagnosis, whose W1 after one gap is that of the table where the table has it."""
+    carried = None
+    if Nearest.name in table:
+        two = (next(iter(table.values())), table[Nearest.name])
+        rows = [row_of(scores, Protocol.ONE_STEP) for scores in two]
+        values = [row.value for row in rows if row is not None]
+        carried = Carried(*values) if len(values) == 2 else None
+    try:
+        return diagnose(fit, test=test, one_step=carried)
+    except NotAvailable:
+        return None
 
 
 def _lines(table: dict[str, Scores]) -> list[Line]:
     found = [{(r.protocol, r.time): r for r in rows} for rows in table.values()]
     places = found[0] if found else {}
     value = lambda rows, place: rows[place].value if place in rows else None
+    note = lambda place: "" if place[1] is not None else _about_mean(table, place[0])
     return [
-        Line(*place, tuple(value(rows, place) for rows in found), row.floor)
+        Line(*place, tuple(value(rows, place) for rows in found), row.floor, note(place))
         for place, row in places.items()
     ]
 
 
+def _about_mean(table: dict[str, Scores], protocol: str) -> str:
+    """Which times a mean is of, and which time is far worse than it."""
+    own = next(iter(table.values()))
+    times = own.averaged(protocol)
+    said = f"mean over t = {in_words(times)}" if len(times) > 1 else f"t = {in_words(times)}"
+    bad = worst_time(own, protocol)
+    return said if bad is None else f"{said}; {bad.said}"
+
+
 def _facts(fit: Fit, diagnosis: Diagnosis | None) -> list[tuple[str, str]]:
-    facts = [("Method", fit.method.name), ("Ended", str(fit.status))]
+    facts = [("Method", fit.method.name)]
     if fit.energy is not None:
-        facts.append(("Energy", f"{fit.energy!r}"))
-        facts.append(("Diffusion", f"beta = {fit.energy.beta:.4g}{_interval(diagnosis)}"))
+        facts.append(("What was learned", in_plain_words(fit.energy)))
+        strength = f"beta = {fit.energy.beta:.3g}{_interval(diagnosis)}"
+        facts.append(("Random motion", strength if fit.energy.beta else "none"))
     if fit.data is not None:
         facts.append(("Trained on", f"{len(fit.data.x):,} individuals"))
     facts.append(("Dimensions", str(fit.flow.dim)))
@@ -138,6 +191,18 @@ def _facts(fit: Fit, diagnosis: Diagnosis | None) -> list[tuple[str, str]]:
     if fit.seed is not None:
         facts.append(("Seed", str(fit.seed)))
     return facts
+
+
+def in_plain_words(energy: Energy) -> str:
+    """The terms of an energy without its settings, which are among the details."""
+    named = [
+        next((name for kind, name in TERMS if isinstance(t, kind)), type(t).__name__)
+        for t in energy.terms
+    ]
+    if energy.time_varying:
+        named = [name.replace("V(x)", "V(x, t) that changes in time") for name in named]
+    *most, last = dict.fromkeys(named)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _interval(diagnosis: Diagnosis | None) -> str:
