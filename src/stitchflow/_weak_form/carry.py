@@ -121,15 +121,27 @@ def _across(a: np.ndarray, matrices: np.ndarray) -> np.ndarray:
     return np.stack([sum(a[k] * matrices[:, k, b] for k in range(d)) for b in range(d)])
 
 
+def most_steps(n: int) -> int:
+    """The largest number of steps for `n` individuals, a power of two: few may take more."""
+    more = int(2 ** np.floor(np.log2(max(constants.INDIVIDUAL_STEPS / n, 1.0))))
+    return int(np.clip(more, constants.MOST_STEPS, constants.FINEST_STEPS))
+
+
 def steps_for(curvature: np.ndarray, gap: float) -> int:
-    """How many steps resolve a gap with this derivative of the drift, (..., d, d): a power of 2."""
+    """How many steps resolve a gap with this derivative of the drift: a power of two.
+
+    Arguments:
+        curvature: the derivative at all copies of the individuals, (2, n, d, d).
+        gap: the duration.
+    """
+    most = most_steps(curvature.shape[1])
     squares = (curvature**2).reshape(-1, curvature.shape[-1] ** 2) @ np.ones(
         curvature.shape[-1] ** 2
     )
     size = np.sqrt(np.quantile(squares, constants.STEEP_SHARE))
     if not np.isfinite(size):
-        return constants.MOST_STEPS
-    needed = np.clip(gap * size / constants.STEP, 1.0, constants.MOST_STEPS)
+        return most
+    needed = np.clip(gap * size / constants.STEP, 1.0, most)
     return int(2 ** np.ceil(np.log2(needed)))
 
 
@@ -192,7 +204,12 @@ def _kicks(rng: np.random.Generator, n: int, d: int, steps: int) -> np.ndarray:
     exact, which makes averages steadier.
     """
     fine = rng.normal(size=(2 * constants.MOST_STEPS, n, d)) / np.sqrt(2 * constants.MOST_STEPS)
-    half = constants.MOST_STEPS // steps
+    if steps > constants.MOST_STEPS:  # a Brownian bridge within every piece of the path
+        parts = steps // constants.MOST_STEPS
+        bridge = rng.normal(size=(len(fine), parts, n, d)) / np.sqrt(parts * len(fine))
+        bridge += (fine / parts - bridge.mean(axis=1))[:, None]
+        fine = bridge.reshape(-1, n, d)
+    half = max(constants.MOST_STEPS // steps, 1)
     ends = np.concatenate([[0], half + 2 * half * np.arange(steps)])
     kicks = np.add.reduceat(fine, ends, axis=0)
     if n <= constants.BALANCED * len(kicks) * d:

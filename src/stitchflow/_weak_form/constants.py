@@ -7,7 +7,9 @@ JITTER = 1e-6
 # by about one percent of the displacement, and less for most individuals.
 STEP = 0.5
 STEEP_SHARE = 0.95  # the quantile of that derivative over individuals: few are steeper
-MOST_STEPS = 32  # a power of two
+# The largest number of steps, a power of two. A few individuals, who take little time, may make
+# more of them: as many as give this number of steps of all individuals together.
+MOST_STEPS, FINEST_STEPS, INDIVIDUAL_STEPS = 32, 512, 32_768
 
 # Individuals per dimension and step from which the noise is balanced to an exact covariance.
 BALANCED = 5
@@ -63,9 +65,9 @@ REACH, FARTHEST = 1.1, 0.999  # splines end at this factor of this quantile of t
 TIME_POWERS = 3
 
 START_BETA = 0.1
-# Averages that change by less than this share of the variance of independent draws belong to the
-# same individuals, whatever moves them.
-PLAINLY = 0.5
+# The chance that averages of independent draws change by as little as is seen, below which the
+# same individuals were seen, whatever moves them.
+PLAINLY = 1e-3
 TESTS_PER_NOISE = 2.0  # the width of test functions, in standard deviations of the noise of a gap
 POPULATION = 1000  # individuals that stand for the marginal in the velocity
 ROUNDING = 1e-10  # of the diagonal of the equations, which is added so that they can be factored
@@ -142,3 +144,7 @@ SPRING_STEPS, SPRING_BOUNDS, SPRING_ROUNDS, SPRING_STILL, SPRING_STEP = (
 # read at once; and those of each snapshot that tell how directions vary together.
 MOST_LEAD, CHUNK, WITNESSES = 5, 50_000, 1000
 NO_NOISE = 1e-9  # what beta is for springs without noise
+
+# Individuals that are followed: the first damping of a step that would lose probability, the
+# largest one, the number of rounds, and the steps of a gap below which one round sees nearly all.
+LEAST_DAMPING, MOST_DAMPING, FOLLOWED_ROUNDS, SHORT_STEPS = 0.1, 1e4, 40, 2

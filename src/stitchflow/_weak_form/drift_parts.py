@@ -69,10 +69,14 @@ class Landscape(Part):
     Arguments:
         bumps: the functions of V.
         powers: the number of Legendre polynomials of time that multiply each of them.
+        sized: whether the evidence decides on the size of coordinates and products, too, so that V
+            is zero where nothing moves beyond chance. Beside a beta that is learned they are free:
+            what pulls V down would pull beta with it.
     """
 
     bumps: Bumps
     powers: int = 1
+    sized: bool = False
 
     @property
     def count(self) -> int:
@@ -106,7 +110,7 @@ class Landscape(Part):
         for wave in range(self.powers):
             for block in self.bumps.blocks():
                 own = block.placed(wave * self.bumps.count, self.count, f"V({wave}) ")
-                found.append(replace(own, flat=block.flat and wave == 0))
+                found.append(replace(own, flat=block.flat and wave == 0 and not self.sized))
         return {0.0: found}
 
 

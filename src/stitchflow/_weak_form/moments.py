@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
+from scipy.stats import binom, chi2
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
@@ -93,7 +94,8 @@ def _windows(
         x = frame.leading(data)
     times = (data.times - units.start) / units.duration
     most = len(data)
-    if np.median(data.counts) < constants.POOL_BELOW:
+    # Individuals that are followed need no averages: each of them is compared with itself.
+    if np.median(data.counts) < constants.POOL_BELOW and not data.paired:
         most = int(np.clip(len(x) // constants.POOLED, constants.FEWEST_WINDOWS, len(data)))
     which = np.arange(len(data))
     if most < len(data):  # equal durations, so that neighbours are sampled alike
@@ -178,7 +180,8 @@ def gaps_of(found: list[Window], seed: int) -> list[Gap]:
 
 
 def straight_lines(found: list[Window]) -> list[Window]:
-    """Windows on the straight lines of optimal transport between those of the data.
+    """Windows on straight lines between those of the data: of each individual that is followed,
+    else of optimal transport.
 
     They are no data, but a place to start from where gaps are long.
     """
@@ -187,13 +190,25 @@ def straight_lines(found: list[Window]) -> list[Window]:
         if a.condition != b.condition:
             filled.append(a)
             continue
-        n = constants.MOST_LINES
-        x, y = (w.x[rng.choice(len(w.x), n, p=w.weights)] for w in (a, b))
-        rows, columns = linear_sum_assignment(cdist(x, y, "sqeuclidean"))
+        x, y, ids = _matched(a, b, rng)
+        n = len(x)
         for s in np.arange(constants.LINE_WINDOWS) / constants.LINE_WINDOWS:
-            place, t = (1 - s) * x[rows] + s * y[columns], (1 - s) * a.time + s * b.time
-            filled.append(Window(place, np.full(n, 1 / n), t, None, None, 0.0, a.condition))
+            place, t = (1 - s) * x + s * y, (1 - s) * a.time + s * b.time
+            filled.append(Window(place, np.full(n, 1 / n), t, ids, None, 0.0, a.condition))
     return [*filled, found[-1]]
+
+
+def _matched(
+    a: Window, b: Window, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Places at two times that belong together, (n, d) each, and whose they are."""
+    if a.ids is not None and b.ids is not None:
+        ids, i, j = np.intersect1d(a.ids, b.ids, return_indices=True)
+        return a.x[i], b.x[j], ids
+    n = constants.MOST_LINES
+    x, y = (w.x[rng.choice(len(w.x), n, p=w.weights)] for w in (a, b))
+    rows, columns = linear_sum_assignment(cdist(x, y, "sqeuclidean"))
+    return x[rows], y[columns], None
 
 
 class Moments:
@@ -253,5 +268,8 @@ class Moments:
             changes.append((gap.there.weights @ b - gap.here.weights @ a) ** 2)
             own = gap.here.covariance(a, a), gap.there.covariance(b, b)
             draws.append(np.diag(own[0]) + np.diag(own[1]))
-        ratio = np.mean(changes, axis=0) / np.maximum(np.mean(draws, axis=0), 1e-300)
-        return bool(np.median(ratio) < constants.PLAINLY)
+        ratio = np.sum(changes, axis=0) / np.maximum(np.mean(draws, axis=0), 1e-300)
+        # The chance that so many of the averages of independent draws change by so little.
+        usual, count = float(np.median(ratio)), len(ratio)
+        single = float(chi2.cdf(usual, len(self.gaps)))
+        return bool(binom.sf(count - count // 2 - 1, count, single) < constants.PLAINLY)

@@ -132,7 +132,10 @@ class FollowedIndividuals(Noise):
 def observe_all(
     moments: Moments, noise: Noise, c: np.ndarray, beta: float
 ) -> list[Observation] | None:
-    """The observations of all gaps at an estimate; None where somebody is carried to infinity."""
+    """The observations of all gaps at an estimate.
+
+    None where individuals are carried to infinity, or all to one point.
+    """
     found = []
     with np.errstate(all="ignore"):
         for gap, carried in moments.carried(c, beta):

@@ -20,6 +20,7 @@ from stitchflow._weak_form import constants
 from stitchflow._weak_form.assemble import fitted_terms
 from stitchflow._weak_form.bases import Block, Bumps, Splines
 from stitchflow._weak_form.choices import Priors
+from stitchflow._weak_form.climb import climb
 from stitchflow._weak_form.deviation import deviation_parts
 from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
@@ -128,6 +129,7 @@ class Problem:
         widths = basis.widths or constants.WIDTHS[min(dim, 3)]
         # The fluctuations of more averages than this cannot be told from so few individuals.
         told = int(np.median([w.x.size for w in found]) * constants.AVERAGES)
+        told = basis.bumps if data.paired else told
         most = basis.bumps if dim <= 2 else min(basis.bumps, constants.SPACE_BUMPS)
         tests = Bumps.for_points(some, widths, min(most, told))
         potential = energy.only(Potential)
@@ -135,7 +137,7 @@ class Problem:
         if potential and potential[0].time_varying:
             powers = max(1, min(basis.powers, len(found) - 1))
         pushes = pair_pushes(energy, found, basis) if paired else ()
-        own = (Landscape(tests, powers),) if potential else ()
+        own = (Landscape(tests, powers, not energy.only(Entropy)),) if potential else ()
         field = field_parts(energy, tests, some)
         growth = Growing.of(tests, some, x) if grows else None
         deviation = deviation_parts(energy, tests, powers, data)
@@ -162,7 +164,7 @@ class Problem:
         looks: list[Estimate] = []
         moments = self.moments(self.tests)
         if self.followed:
-            found = self._solved(moments, FollowedIndividuals(), self._nothing, looks)
+            found = self._followed(moments, looks)
             return found, "individuals are followed", _history(looks)
         seen_again = "the same individuals were seen again"
         if moments.plainly_same and self.drift.growth is None:
@@ -175,9 +177,30 @@ class Problem:
             together = self._together(apart, looks)
             # Powers tell best: narrow functions change as much within a gap as between draws.
             none = Bumps(self.tests.centres[:0], self.tests.widths[:0])
-            if prefers_same(self.moments(none), together, apart):
+            if together.converged and prefers_same(self.moments(none), together, apart):
                 return together, seen_again, _history(looks)
         return apart, "other individuals were seen at each time", _history(looks)
+
+    def _followed(self, moments: Moments, looks: list[Estimate]) -> Estimate:
+        """The estimate for individuals that are followed."""
+        noise = FollowedIndividuals()
+        found = self._solved(moments, noise, self._nothing, looks)
+        short = max(moments.steps) <= constants.SHORT_STEPS and found.misfit < constants.MISFIT
+        spare = any(level for level, _ in self.priors)
+        if self.drift.pairs or spare or (short and found.converged):
+            return found
+        # Long gaps: what the data say depends on the way there, and several starts are compared.
+        lines = self.moments(self.tests, straight_lines(self.found))
+        filled = self._solved(lines, noise, self._nothing, [], 1)
+        learn = self.entropy is None or self.entropy.learn
+        ends = []
+        for start in (replace(filled, beta=self.beta), self._nothing):
+            again = self.moments(self.tests)
+            end = climb(again, noise, self.priors, start, learn, looks.append)
+            ends += [] if end is None or end.posterior is None else [end]
+        # An end that noise does not explain is no answer, however probable it seems.
+        kept = [end for end in ends if end.misfit < constants.MISFIT] or ends or [found]
+        return max(kept, key=lambda end: end.evidence)
 
     @property
     def _about_beta(self) -> Springs | None:

@@ -43,6 +43,11 @@ class Estimate:
     same: bool = False
 
     @property
+    def evidence(self) -> float:
+        """The logarithm of the probability of the data; none before the first round."""
+        return -np.inf if self.posterior is None else self.posterior.evidence
+
+    @property
     def quiet(self) -> float:
         """The mean square of the whitened residuals for each number the data do not determine."""
         known = 0.0 if self.posterior is None else self.posterior.known
