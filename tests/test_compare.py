@@ -109,3 +109,32 @@ def test_a_run_is_compared_on_the_command_line(tmp_path, capsys, fitted, compare
 def test_the_command_line_asks_for_a_difference_by_a_setting():
     method = sf.WeakForm().with_settings({"conditions": True})
     assert repr(method.energy) == repr(FORM)
+
+
+@pytest.mark.full
+def test_cells_have_the_difference(tmp_path):
+    anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+    data = springs(0.6, n=60)
+    obs = {"day": data.times[data.index], "dish": data.groups, "arm": data.conditions}
+    index = [f"cell{k}" for k in range(len(data.x))]
+    adata = anndata.AnnData(
+        np.zeros((len(data.x), 1)), obs=pandas.DataFrame(obs, index=index), obsm={"X_pca": data.x}
+    )
+    keys = {"group_key": "dish", "condition_key": "arm"}
+    sf.tl.fit(adata, "day", method=sf.WeakForm(FORM), **keys, progress=False)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    found = sf.tl.compare(again, "treated", "control")
+    assert found.differs is True
+    v, x = again.obs["stitchflow_difference"].to_numpy(), data.x[:, 0]
+    assert np.polyfit(x, v, 1)[0] == pytest.approx(-1.2, abs=0.4)
+    assert (again.obs["stitchflow_difference_sd"] > 0).all()
+
+
+def test_the_difference_is_drawn(compared):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    ax = sf.pl.difference(compared, springs(0.6, n=20))
+    x, y = ax.lines[0].get_data()
+    np.testing.assert_allclose(y, compared.potential(np.asarray(x)[:, None]).mean)
+    assert "treated minus control" in ax.get_title()
+    plt.close(ax.figure)

@@ -14,7 +14,7 @@ FORM = sf.Potential() + sf.PerCondition(sf.Potential()) + sf.Entropy()
 PULL, BETA = 1.0, 0.2
 
 
-def springs(push: float, seed: int = 0, n: int = 150, dishes: int = 2) -> sf.Snapshots:
+def springs(push: float, seed: int = 0, n: int = 100, dishes: int = 2) -> sf.Snapshots:
     """V = x^2 / 2 -+ push x: exact draws of an Ornstein-Uhlenbeck process of each condition."""
     rng, rows = np.random.default_rng(seed), []
     for condition, sign in (("control", -1.0), ("treated", 1.0)):

@@ -9,19 +9,19 @@ import numpy as np
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._weak_form.bases import Block
-from stitchflow._weak_form.choices import Priors
 from stitchflow._weak_form.deviation import PREFIX, to_shared
 from stitchflow._weak_form.evidence import solve
 from stitchflow._weak_form.information import equations_at, seen_by
 from stitchflow._weak_form.method import WeakFlow, WeakForm
-from stitchflow._weak_form.moments import windows
+from stitchflow._weak_form.moments import Moments, windows
+from stitchflow._weak_form.noise import Noise
 from stitchflow._weak_form.problem import Basis, Problem
 from stitchflow._weak_form.solve import Estimate, gauss_newton
 from stitchflow._weak_form.uncertainty import Uncertainty
 
-# Rounds of an estimate that starts at that of the fit, and parts into which the groups of a
-# condition are dealt where there are more of them.
-ROUNDS, MOST_PARTS = 4, 8
+# Rounds of an estimate that starts at that of the fit, and of one without a group, which moves
+# little; parts into which the groups of a condition are dealt where there are more of them.
+ROUNDS, FEWER_ROUNDS, MOST_PARTS = 4, 2, 8
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,15 @@ def contrast(method: WeakForm, flow: WeakFlow) -> Contrast:
     problem = Problem.of(method.energy, method.basis or Basis(), data, method.growth is not None)
     used = {key: blocks for key, blocks in problem.priors.items() if key[0] > 0}
     beta = 0.0 if known.log_beta is None else float(np.exp(known.log_beta))
-    start = _again(problem, used, Estimate(known.c, beta))
+    moments, noise = seen_by(problem, known.c, beta)
+    learn = noise.beta_is_noise if problem.entropy is None else problem.entropy.learn
+
+    def again(some: Moments, now: Estimate, rounds: int) -> Estimate:
+        return gauss_newton(some, noise, used, replace(now, rounds=0), learn, rounds)
+
+    start = again(moments, Estimate(known.c, beta), ROUNDS)
     found = problem.uncertainty(start, known.units)
-    free = _free(problem, used[start.span], start)
+    free = _free(moments, noise, used[start.span], start, learn)
     parts = [_parts(data, name) for name in data.condition_names]
     if min(map(len, parts)) < 2:
         return Contrast(found, (), free)
@@ -89,16 +95,17 @@ def contrast(method: WeakForm, flow: WeakFlow) -> Contrast:
 
     def without(part: np.ndarray) -> np.ndarray:
         fewer = replace(data, weights=np.where(part, 0.0, data.weights))
-        return _again(replace(problem, found=windows(fewer, pairs)), used, start).c
+        some = replace(problem, found=windows(fewer, pairs)).moments(moments.tests)
+        return again(some, start, FEWER_ROUNDS).c
 
     return Contrast(found, tuple(np.stack([without(p) for p in each]) for each in parts), free)
 
 
-def _free(problem: Problem, blocks: list[Block], found: Estimate) -> np.ndarray:
+def _free(
+    moments: Moments, noise: Noise, blocks: list[Block], found: Estimate, learn: bool
+) -> np.ndarray:
     """A factor of the covariance where deviations have the strengths of V."""
     assert found.posterior is not None
-    moments, noise = seen_by(problem, found.c, found.beta)
-    learn = problem.entropy is not None and problem.entropy.learn
     strengths, of_v = found.posterior.precisions.copy(), {}
     for block, strength in zip(blocks, strengths, strict=True):
         of_v[block.name] = strength
@@ -109,14 +116,6 @@ def _free(problem: Problem, blocks: list[Block], found: Estimate) -> np.ndarray:
             strengths[k] = max(of_v.get(alike, widest), widest)
     rows = equations_at(moments, noise, found.c, found.beta)
     return solve(rows, blocks, learn, strengths, fixed=True).root
-
-
-def _again(problem: Problem, priors: Priors, start: Estimate) -> Estimate:
-    """The estimate once more, from where it was and with the averages that belong to it."""
-    moments, noise = seen_by(problem, start.c, start.beta)
-    entropy = problem.entropy
-    learn = noise.beta_is_noise if entropy is None else entropy.learn
-    return gauss_newton(moments, noise, priors, replace(start, rounds=0), learn, ROUNDS)
 
 
 def _parts(data: Snapshots, condition: str) -> list[np.ndarray]:

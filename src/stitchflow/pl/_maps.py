@@ -75,7 +75,7 @@ def landscape(
     if t is None and fit.energy.time_varying:
         t = float(data.times[len(data) // 2])
     if data.dim == 1:
-        line = _line(data, grid)
+        line = line_over(data, grid)
         ax.plot(line[:, 0], _centred(fit.energy.potential(line, t)), color="C0")
         name_axes(ax, 1, "V")
     else:
@@ -132,7 +132,7 @@ def uncertainty(
         t = float(data.times[len(data) // 2])
     when = "" if t is None else f" at t = {t:g}"
     if data.dim == 1:
-        line = _line(data, grid)
+        line = line_over(data, grid)
         v = ensemble.potential(line, t)
         ax.fill_between(line[:, 0], v.mean - v.sd, v.mean + v.sd, color="C0", alpha=0.3, lw=0)
         ax.plot(line[:, 0], v.mean, color="C0")
@@ -156,7 +156,8 @@ def uncertainty(
     return ax
 
 
-def _line(data: Snapshots, grid: int) -> np.ndarray:
+def line_over(data: Snapshots, grid: int) -> np.ndarray:
+    """Points over the range of data of one dimension, (grid, 1)."""
     low, high = float(data.x.min()), float(data.x.max())
     pad = 0.05 * (high - low)
     return np.linspace(low - pad, high + pad, grid)[:, None]

@@ -3,6 +3,7 @@
 from stitchflow._reading.cells import representation as representation
 from stitchflow._reading.cells import times as times
 from stitchflow.tl._cellrank import to_cellrank as to_cellrank
+from stitchflow.tl._compare_cells import compare as compare
 from stitchflow.tl._dynamics import interpolate as interpolate
 from stitchflow.tl._dynamics import simulate as simulate
 from stitchflow.tl._fates import ancestors as ancestors
