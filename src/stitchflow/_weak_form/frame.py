@@ -160,8 +160,8 @@ def whole_root(root: np.ndarray, fit: SpringFit) -> np.ndarray:
 def frame_of(energy: Energy, data: Snapshots, grows: bool) -> Frame | None:
     """The frame in which V is looked for; None where all coordinates are alike.
 
-    In few dimensions they are, and where conditions are compared. Individuals who act on each other do so in all directions, and those
-    who multiply in one place do so in all of its directions.
+    In few dimensions they are, and where conditions are compared. Individuals who act on each other
+    do so in all directions, and those who multiply in one place do so in all of its directions.
 
     Arguments:
         energy: the terms.
