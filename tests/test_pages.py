@@ -55,13 +55,18 @@ def compare(names):
     assert len(names["rows"]) > 0
 
 
+def conditions(names):
+    assert names["found"].differs is True
+    assert names["found"][0].low < names["effect"][0] < names["found"][0].high
+
+
 def large(names):
     one, shared = (names[name].energy.force(names["look"].x) for name in ("fit", "shared"))
     np.testing.assert_allclose(one, shared, atol=0.05 * float(jnp.abs(one).max()))
 
 
 CHECKS = {f.__name__.replace("_", "-"): f for f in (arrays, interacting, non_gradient)}
-CHECKS |= {f.__name__.replace("_", "-"): f for f in (own_energy, compare, large)}
+CHECKS |= {f.__name__.replace("_", "-"): f for f in (own_energy, compare, large, conditions)}
 
 
 def test_every_tutorial_is_run_somewhere():

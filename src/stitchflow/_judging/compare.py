@@ -19,7 +19,7 @@ from stitchflow._weak_form.method import WeakFlow, WeakForm
 LEVEL = 0.9  # of the intervals
 MOST = 1000  # individuals at whose places conditions are compared
 LARGE = 0.5  # of the shared force: a difference below it is one that could have been missed
-SURE = 0.95  # one-sided, for a difference to hold across replicates
+SURE = 0.975  # two-sided 5 %, for a difference to hold across replicates: its direction is free
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,8 @@ def _sentences(
 ) -> list[str]:
     a, b = pair
     if differs:
-        first = f"{a} and {b} have landscapes of their own: forces differ by {size:.0%}."
+        amount = f"forces differ by {size:.0%} of the shared one"
+        first = f"{a} and {b} have landscapes of their own: {amount}."
     elif asked:
         first = f"{a} and {b} move differently, but not beyond what groups of one condition do."
     elif differs is None:
