@@ -82,6 +82,9 @@ from stitchflow._status import DataWarning as DataWarning
 from stitchflow._status import ExtrapolationWarning as ExtrapolationWarning
 from stitchflow._status import NotAvailable as NotAvailable
 from stitchflow._status import Status as Status
+from stitchflow._stitching.anchor import Anchor as Anchor
+from stitchflow._stitching.anchor import ByAverages as ByAverages
+from stitchflow._stitching.anchor import NoAnchor as NoAnchor
 from stitchflow._stitching.ensemble import Ensemble as Ensemble
 from stitchflow._stitching.ensemble import fit_ensemble as fit_ensemble
 from stitchflow._stitching.first_paths import SmoothStart as SmoothStart

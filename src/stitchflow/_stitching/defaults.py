@@ -184,6 +184,12 @@ LAST_LAYER = 1e-2
 # Where beta starts, in internal units: of the order of the motion.
 START_BETA = 0.5
 
+# ---- docs/decisions.md#anchor
+
+# The largest mean square of the weak form's residuals, in units of their noise, with which its
+# energy is taken over; with more, the averages are not explained.
+ANCHOR_MISFIT = 2.5
+
 # ---- docs/decisions.md#interaction
 
 # Widths of the layers of W and of kernels: functions of one distance need less.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from stitchflow._data.scaling import Scaling, Standardised
+from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.per_condition import PerCondition
 from stitchflow._energy.terms import Entropy, Potential, Term
@@ -18,9 +19,11 @@ from stitchflow._objective.growth import Growth
 from stitchflow._objective.residual import Residual, VelocityResidual
 from stitchflow._parts import LATER
 from stitchflow._status import BadInput, BadInputType
+from stitchflow._stitching.anchor import Anchor
 from stitchflow._stitching.first_paths import SmoothStart, Start
 from stitchflow._training.optimise import Optimiser
 from stitchflow._types import check_count
+from stitchflow._weak_form.method import WeakFlow
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Specification:
     kernel: Kernel = field(default_factory=BoundedKernel, metadata=LATER)
     weights: Weights = field(default_factory=DataWeights, metadata=LATER)
     scaling: Scaling = field(default_factory=Standardised, metadata=LATER)
+    anchor: Anchor | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         # A single term is an energy too.
@@ -52,13 +56,13 @@ class Specification:
         kinds = {"energy": Energy, "residual": Residual}
         kinds |= {"divergence": Divergence, "optimiser": Optimiser, "consistency": Consistency}
         kinds |= {"growth": Growth, "curve": Spline, "init": Start, "spacing": Spacing}
-        kinds |= {"kernel": Kernel, "weights": Weights, "scaling": Scaling}
+        kinds |= {"kernel": Kernel, "weights": Weights, "scaling": Scaling, "anchor": Anchor}
         object.__setattr__(self, "energy", energy)
         if isinstance(energy, Energy) and energy.only(PerCondition):
             raise BadInput(f"energy: only WeakForm learns a PerCondition so far, got {energy!r}")
         for name, kind in kinds.items():
             value = getattr(self, name)
-            absent = name in ("growth", "curve") and value is None
+            absent = name in ("growth", "curve", "anchor") and value is None
             if not absent and not isinstance(value, kind):
                 raise BadInputType(f"{name} must be a {kind.__name__}, got {value!r}")
         for name, least in (("particles", 1), ("nodes", 2), ("batch", 1)):
@@ -91,6 +95,13 @@ class Plan:
     kernel: Kernel
     weights: Weights
     scaling: Scaling
+    anchor: Anchor
+
+    def told_by_averages(self, data: Snapshots) -> WeakFlow | None:
+        """The weak form's flow where it tells the energy; None where networks have to learn it."""
+        if self.growth is not None:  # averages of individuals that multiply tell another energy
+            return None
+        return self.anchor.estimate(self.energy, data, self.scaling.units(data))
 
     @staticmethod
     def of(resolved: Specification) -> Plan:

@@ -21,6 +21,7 @@ from stitchflow._objective.divergence import KL, Divergence
 from stitchflow._objective.intervals import Trapezoid
 from stitchflow._objective.residual import Residual, VelocityResidual
 from stitchflow._parts import LATER
+from stitchflow._stitching.anchor import Anchor, NoAnchor
 from stitchflow._stitching.first_paths import Start, StraightStart
 from stitchflow._stitching.stitching import Stitching
 from stitchflow._training.optimise import Optimiser
@@ -64,6 +65,7 @@ class PaperStitching(Stitching):
         kernel: one width for each dimension from Silverman's rule, without bounds.
         weights: data term and residual train them.
         scaling: places and times as they are given.
+        anchor: none, networks learn the energy.
 
     >>> sf.Stitching.paper().name
     'stitching-paper'
@@ -88,6 +90,7 @@ class PaperStitching(Stitching):
     kernel: Kernel = field(default_factory=FreeKernel, metadata=LATER)
     weights: Weights = field(default_factory=JointWeights, metadata=LATER)
     scaling: Scaling = field(default_factory=Unscaled, metadata=LATER)
+    anchor: Anchor | None = field(default_factory=NoAnchor, metadata=LATER)
 
     @classmethod
     def by_name(cls) -> dict[str, Callable[[], Method]]:

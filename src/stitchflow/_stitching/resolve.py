@@ -11,6 +11,7 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.pair_terms import VectorKernel
 from stitchflow._stitching import defaults
+from stitchflow._stitching.anchor import ByAverages, NoAnchor
 from stitchflow._stitching.plan import Specification
 
 AnySpecification = TypeVar("AnySpecification", bound=Specification)
@@ -99,6 +100,8 @@ def resolve(method: AnySpecification, data: Snapshots) -> AnySpecification:
     settling = defaults.SETTLING * more if any(learns.values()) else 0
     carried = defaults.CARRIED_SHARE * float(np.mean(data.counts))
     carried = round(np.clip(carried, defaults.FEWEST_CARRIED, defaults.MOST_CARRIED))
+    # A short fit is a sketch, for which averages would take longer than all its steps.
+    averages = ByAverages() if steps >= defaults.FEWEST_STEPS else NoAnchor()
     nodes = min(defaults.MOST_NODES, defaults.NODES_PER_SNAPSHOT * len(data))
     nodes = _either(method.nodes, max(defaults.FEWEST_NODES, nodes))
     curve = method.curve
@@ -127,4 +130,5 @@ def resolve(method: AnySpecification, data: Snapshots) -> AnySpecification:
             individuals=_either(method.consistency.individuals, carried),
         ),
         optimiser=replace(method.optimiser, steps=steps),
+        anchor=_either(method.anchor, averages),
     )

@@ -117,6 +117,9 @@ STAGES = (
     ),
 )
 
+# Where averages tell the energy, the curve is fitted under it by the same objective.
+UNDER_KNOWN_ENERGY = replace(STAGES[0], trains=("curve",))
+
 
 def train(
     plan: Plan,
@@ -127,16 +130,18 @@ def train(
     progress: bool,
     checkpoint: Checkpoint | None = None,
     together: bool = False,
+    known: bool = False,
 ) -> Optimum:
     """All stages that apply, one after the other; the optimum's model is (curve, energy).
 
     Arguments:
+        known: whether the energy is known already, so that the curve alone is trained.
         seen: the individuals of each tenth of a stage.
         together: arrays of the model and keys have a leading axis of members.
     """
     parts: dict[str, Any] = {"curve": model[0], "energy": model[1]}
     found: Optimum | None = None
-    for number, stage in enumerate(STAGES):
+    for number, stage in enumerate((UNDER_KNOWN_ENERGY,) if known else STAGES):
         if found is not None:
             one = _first_member(parts["curve"]) if together else parts["curve"]
             if not found.status.ok:

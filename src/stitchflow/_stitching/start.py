@@ -62,10 +62,24 @@ def start(plan: Plan, data: Snapshots, key: KeyLike, units: Units) -> Curve:
 
 
 def start_model(
-    plan: Plan, data: Snapshots, start_key: Array, energy_key: Array
+    plan: Plan,
+    data: Snapshots,
+    start_key: Array,
+    energy_key: Array,
+    known: Energy | None = None,
 ) -> tuple[Curve, Energy]:
-    """Where a fit starts: a curve through the snapshots, and an energy of the right size."""
+    """Where a fit starts: a curve through the snapshots, and an energy of the right size.
+
+    Arguments:
+        plan: the settings.
+        data: the snapshots.
+        start_key: the random key of the curve.
+        energy_key: the random key of the energy's parameters.
+        known: an energy that is known already.
+    """
     units = plan.scaling.units(data)
     curve = start(plan, data, start_key, units)
+    if known is not None:
+        return curve, known
     energy = plan.energy.init(np.asarray(units.space_in(data.x)), units, energy_key)
     return curve, plan.init.sized(energy, curve.speed)

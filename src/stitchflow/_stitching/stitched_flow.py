@@ -31,6 +31,7 @@ from stitchflow._types import (
     check_count,
     check_number,
 )
+from stitchflow._weak_form.uncertainty import Uncertainty
 
 
 class StitchedFlow(Flow):
@@ -43,13 +44,23 @@ class StitchedFlow(Flow):
         curve: the fitted curve in internal units.
         energy: the fitted energy.
         units: the scales between internal units and the user's.
+        known: the standard errors of an energy that averages tell; None for networks.
     """
 
     method = "stitching"
 
-    def __init__(self, curve: Curve, energy: Energy, units: Units):
-        self.curve, self.energy, self.units = curve, energy, units
+    def __init__(
+        self, curve: Curve, energy: Energy, units: Units, known: Uncertainty | None = None
+    ):
+        self.curve, self.energy, self.units, self.known = curve, energy, units, known
         self.dim = units.dim
+
+    @property
+    def uncertainty(self) -> Uncertainty:
+        if self.known is None:
+            reason = "its energy is a network, for which there are ensembles"
+            raise NotAvailable(self.method, "uncertainty", reason)
+        return self.known
 
     @property
     def fitted_curve(self) -> Curve:

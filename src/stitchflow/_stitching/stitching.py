@@ -10,6 +10,7 @@ minimised over the particles, weights and bandwidth of the curve and the paramet
 from __future__ import annotations
 
 import logging
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +28,12 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
 from stitchflow._energy.packing import (
+    energy_from,
     named_arrays,
     packed_method,
     plan_of,
     stored,
+    terms_of,
     unpacked_method,
     with_arrays,
 )
@@ -53,6 +56,8 @@ from stitchflow._training.checkpoint import Checkpoint
 from stitchflow._training.optimise import Optimum
 from stitchflow._training.sharding import Devices
 from stitchflow._types import KeyLike, as_key
+from stitchflow._weak_form.method import WeakFlow
+from stitchflow._weak_form.stored import packed_uncertainty, uncertainty_from
 from stitchflow.tracking import Callback, watched_by
 
 log = logging.getLogger(__name__)
@@ -82,6 +87,9 @@ class Stitching(Specification, Method):
         kernel: the widths of the kernels: `BoundedKernel()`, or the paper's `FreeKernel()`.
         weights: what trains the weights: `DataWeights()`, or the paper's `JointWeights()`.
         scaling: the internal units: `Standardised()`, or the paper's `Unscaled()`.
+        anchor: `ByAverages()` takes the energy from averages, with standard errors, where they
+            tell it, and fits the curve under it; the paper's `NoAnchor()` always trains networks.
+            None is the former for fits of at least 500 steps.
 
     >>> Stitching(energy=Potential() + Entropy(), particles=100, nodes=50).name
     'stitching'
@@ -182,13 +190,18 @@ class Stitching(Specification, Method):
     def fit(
         self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Checkpoint | None = None
     ) -> Fit:
-        resolved = self.resolved(data)
+        resolved, began = self.resolved(data), time.perf_counter()
         plan = Plan.of(resolved)
         start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
-        model = start_model(plan, data, start_key, energy_key)
+        told = plan.told_by_averages(data)
+        known = None if told is None else told.energy
+        model = start_model(plan, data, start_key, energy_key, known)
         seen = Observations.source(data, plan.scaling.units(data))
-        optimum = train(plan, model, seen, loop_key, data, progress, checkpoint)
-        return resolved._as_fit(optimum, data, key)
+        optimum = train(
+            plan, model, seen, loop_key, data, progress, checkpoint, known=told is not None
+        )
+        optimum = replace(optimum, seconds=time.perf_counter() - began)
+        return resolved._as_fit(optimum, data, key, told)
 
     def fit_on(
         self,
@@ -204,12 +217,17 @@ class Stitching(Specification, Method):
         resolved = replace(resolved, particles=particles)
         plan = Plan.of(resolved)
         start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
-        curve, energy = start_model(plan, data, start_key, energy_key)
+        told = plan.told_by_averages(data)
+        known = None if told is None else told.energy
+        curve, energy = start_model(plan, data, start_key, energy_key, known)
         model = parts.spread((curve, energy), [(curve.particles, 1), (curve.log_weights, 0)])
         place = lambda seen: parts.spread(seen, [(seen.points, 1), (seen.weights, 1)])
         seen = Observations.source(data, plan.scaling.units(data), len(parts), place)
-        optimum = train(plan, model, seen, loop_key, data, progress, checkpoint)
-        return resolved._as_fit(replace(optimum, model=parts.whole(optimum.model)), data, key)
+        optimum = train(
+            plan, model, seen, loop_key, data, progress, checkpoint, known=told is not None
+        )
+        whole = replace(optimum, model=parts.whole(optimum.model))
+        return resolved._as_fit(whole, data, key, told)
 
     def fit_together(
         self, data: Snapshots, parts: Sequence[Snapshots], key: KeyLike, progress: bool
@@ -217,6 +235,10 @@ class Stitching(Specification, Method):
         """A fit to each of `parts`, reweighted copies of `data`, in one compiled loop."""
         resolved = self.resolved(data)
         plan, (start_key, loop_key) = Plan.of(resolved), jax.random.split(as_key(key))
+        if plan.told_by_averages(data) is not None:
+            # Every member has averages of its own; the curves share one compiled program.
+            keys = jax.random.split(loop_key, len(parts))
+            return [self.fit(part, own, progress) for part, own in zip(parts, keys, strict=True)]
         starts = jax.random.split(start_key, (len(parts), 2))
         models = [start_model(plan, part, *keys) for part, keys in zip(parts, starts, strict=True)]
         arrays = [eqx.filter(model, eqx.is_array) for model in models]
@@ -236,10 +258,16 @@ class Stitching(Specification, Method):
     def start_of(self, data: Snapshots, units: Units, key: KeyLike) -> Curve:
         return start(self.plan(data), data, key, units)
 
-    def _as_fit(self, optimum: Optimum, data: Snapshots, key: KeyLike = None) -> Fit:
+    def _as_fit(
+        self, optimum: Optimum, data: Snapshots, key: KeyLike = None, told: WeakFlow | None = None
+    ) -> Fit:
         curve, energy = optimum.model
-        units = self.scaling.units(data)
-        return Fit.of(optimum, self, StitchedFlow(curve, energy, units), energy, data, key)
+        known = None if told is None else told.uncertainty
+        flow = StitchedFlow(curve, energy, self.scaling.units(data), known)
+        if told is not None:
+            words = f"the energy is told by averages; {optimum.status.message}"
+            optimum = replace(optimum, status=replace(optimum.status, message=words))
+        return Fit.of(optimum, self, flow, energy, data, key)
 
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow
@@ -247,7 +275,11 @@ class Stitching(Specification, Method):
         header = packed_method(self, flow.energy) | {"nodes": flow.curve.times}
         if self.curve is not None:
             header["knots"] = flow.curve.held_at
-        return Packed(header, named_arrays((flow.curve, flow.energy)))
+        arrays = named_arrays((flow.curve, flow.energy))
+        if flow.known is not None:  # the terms of the fit are not those that were asked for
+            header["form"] = terms_of(self.energy)
+            header["drift"] = packed_uncertainty(flow.known, arrays)
+        return Packed(header, arrays)
 
     @classmethod
     def unpack(
@@ -268,8 +300,11 @@ class Stitching(Specification, Method):
         )
         if curve.particles.shape[2] != units.dim:
             raise BadInput(f"particles and units differ in their dimensions ({units.dim})")
-        curve = with_arrays(curve, arrays, "[0]")
-        return method, StitchedFlow(curve, ready, units), ready
+        curve, known = with_arrays(curve, arrays, "[0]"), None
+        if "form" in header:
+            method = replace(method, energy=energy_from(header["form"], packed.parts))
+            known = uncertainty_from(header["drift"], arrays, units)
+        return method, StitchedFlow(curve, ready, units, known), ready
 
 
 def fit(

@@ -22,7 +22,6 @@ from stitchflow._energy.packing import (
     units_from,
     with_arrays,
 )
-from stitchflow._energy.packing import stored as stored_array
 from stitchflow._energy.pair_terms import Interaction
 from stitchflow._energy.per_condition import PerCondition
 from stitchflow._energy.terms import Entropy, Potential, Term
@@ -49,7 +48,7 @@ from stitchflow._weak_form.refusals import (
 )
 from stitchflow._weak_form.rest import at_rest
 from stitchflow._weak_form.solve import Estimate
-from stitchflow._weak_form.stored import drift_from, packed_drift
+from stitchflow._weak_form.stored import packed_uncertainty, uncertainty_from
 from stitchflow._weak_form.uncertainty import Uncertainty
 
 
@@ -173,12 +172,9 @@ class WeakForm(Method):
     def pack(self, fit: Fit) -> Packed:
         flow = fit.flow
         assert isinstance(flow, WeakFlow)
-        known, own = flow.uncertainty, {}
-        own["weak/c"], own["weak/root"], own["weak/centre"] = known.c, known.root, known.centre
-        if known.log_beta is not None:
-            own["weak/log_beta"] = np.asarray(known.log_beta)
+        own: dict[str, np.ndarray] = {}
         header = packed_method(self, flow.energy) | {"form": terms_of(self.energy)}
-        header["drift"] = packed_drift(known.drift, own)
+        header["drift"] = packed_uncertainty(flow.uncertainty, own)
         return Packed(header, {**flow.data.arrays, **named_arrays(flow.energy), **own})
 
     @classmethod
@@ -191,17 +187,7 @@ class WeakForm(Method):
         method = made(header["settings"], packed.parts, cls)
         method = replace(method, energy=energy_from(header["form"], packed.parts))
         data = Snapshots.from_stored(arrays)
-        plain = lambda name: np.asarray(arrays[name], np.float64)
-        for name in ("weak/c", "weak/root", "weak/centre"):
-            stored_array(arrays, name)  # refuses a run that lacks it
-        known = Uncertainty(
-            drift_from(header["drift"], arrays),
-            plain("weak/c"),
-            float(plain("weak/log_beta")) if "weak/log_beta" in arrays else None,
-            plain("weak/root"),
-            plain("weak/centre"),
-            units,
-        )
+        known = uncertainty_from(header["drift"], arrays, units)
         return method, WeakFlow(cls.name, ready, data, known), ready
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stitchflow._data.units import Units
 from stitchflow._energy.packing import stored as stored_array
 from stitchflow._status import BadInput
 from stitchflow._weak_form.bases import Bumps, Splines
@@ -18,6 +19,7 @@ from stitchflow._weak_form.frame import FramedBumps
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.turning import Straight, Turning
+from stitchflow._weak_form.uncertainty import Uncertainty
 
 KINDS = {
     kind.__name__: kind
@@ -48,6 +50,29 @@ def packed_drift(value: Any, arrays: dict[str, np.ndarray], name: str = "weak/dr
         for f in dataclasses.fields(value)
     }
     return {"class": type(value).__name__, **own}
+
+
+def packed_uncertainty(known: Uncertainty, arrays: dict[str, np.ndarray]) -> Any:
+    """Standard errors as plain JSON; their arrays are put into `arrays`."""
+    arrays["weak/c"], arrays["weak/root"], arrays["weak/centre"] = known.c, known.root, known.centre
+    if known.log_beta is not None:
+        arrays["weak/log_beta"] = np.asarray(known.log_beta)
+    return packed_drift(known.drift, arrays)
+
+
+def uncertainty_from(entry: Any, arrays: Mapping[str, np.ndarray], units: Units) -> Uncertainty:
+    """What `packed_uncertainty` described as `entry`, in the `units` of the fit."""
+    for name in ("weak/c", "weak/root", "weak/centre"):
+        stored_array(dict(arrays), name)  # refuses a run that lacks it
+    plain = lambda name: np.asarray(arrays[name], np.float64)
+    return Uncertainty(
+        drift_from(entry, arrays),
+        plain("weak/c"),
+        float(plain("weak/log_beta")) if "weak/log_beta" in arrays else None,
+        plain("weak/root"),
+        plain("weak/centre"),
+        units,
+    )
 
 
 def drift_from(entry: Any, arrays: Mapping[str, np.ndarray]) -> Any:
