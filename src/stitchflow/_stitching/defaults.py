@@ -190,6 +190,9 @@ START_BETA = 0.5
 # energy is taken over; with more, the averages are not explained.
 ANCHOR_MISFIT = 2.5
 
+# Individuals of a snapshot that show beforehand, in seconds, that averages are far from explained.
+SCREENED = 300
+
 # ---- docs/decisions.md#interaction
 
 # Widths of the layers of W and of kernels: functions of one distance need less.

@@ -57,6 +57,8 @@ def packed_uncertainty(known: Uncertainty, arrays: dict[str, np.ndarray]) -> Any
     arrays["weak/c"], arrays["weak/root"], arrays["weak/centre"] = known.c, known.root, known.centre
     if known.log_beta is not None:
         arrays["weak/log_beta"] = np.asarray(known.log_beta)
+    if known.lead is not None:
+        arrays["weak/lead"] = known.lead
     return packed_drift(known.drift, arrays)
 
 
@@ -72,6 +74,7 @@ def uncertainty_from(entry: Any, arrays: Mapping[str, np.ndarray], units: Units)
         plain("weak/root"),
         plain("weak/centre"),
         units,
+        plain("weak/lead") if "weak/lead" in arrays else None,
     )
 
 
