@@ -91,6 +91,7 @@ class ByAverages(Anchor):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = method.fit(data, 0, False)
-        small = float(found.history[0]["misfit"][-1]) <= self.misfit
-        assert isinstance(found.flow, WeakFlow)
-        return found.flow if found.status.ok and small else None
+        flow = found.flow
+        assert isinstance(flow, WeakFlow)
+        assert flow.misfit is not None
+        return flow if found.status.ok and flow.misfit <= self.misfit else None

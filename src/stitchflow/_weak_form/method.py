@@ -141,7 +141,8 @@ class WeakForm(Method):
         learned = problem.entropy is not None and problem.entropy.learn
         rest = learned and at_rest(data)
         known = problem.uncertainty(estimate, data.units)
-        flow = WeakFlow(self.name, energy, data, known.up_to_a_factor() if rest else known)
+        known = known.up_to_a_factor() if rest else known
+        flow = WeakFlow(self.name, energy, data, known, estimate.misfit)
         message = f"{kind}; {estimate.rounds} rounds"
         if not estimate.converged:
             message += ", the last of which still moved the estimate"
@@ -208,11 +209,20 @@ class WeakFlow(DrivenFlow):
         energy: the learned energy.
         data: the training individuals.
         uncertainty: the standard errors of the energy.
+        misfit: the mean square of the residuals of the fit, in units of their noise; None where it
+            is not known any more.
     """
 
-    def __init__(self, method: str, energy: Energy, data: Snapshots, uncertainty: Uncertainty):
+    def __init__(
+        self,
+        method: str,
+        energy: Energy,
+        data: Snapshots,
+        uncertainty: Uncertainty,
+        misfit: float | None = None,
+    ):
         super().__init__(method, energy, data)
-        self._uncertainty = uncertainty
+        self._uncertainty, self.misfit = uncertainty, misfit
 
     @property
     def uncertainty(self) -> Uncertainty:
