@@ -23,7 +23,7 @@ from stitchflow.tracking import Callback
 WRITTEN = {
     "obs": (
         *("potential", "potential_sd", "pseudotime", "pseudotime_sd", "velocity_sd"),
-        *("fate", "ancestors", "time", "difference", "difference_sd"),
+        *("fate", "ancestors", "time", "terminal", "difference", "difference_sd"),
     ),
     "obsm": ("velocity", "fate"),
     "layers": ("velocity",),
