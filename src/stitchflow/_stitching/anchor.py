@@ -56,8 +56,10 @@ class NoAnchor(Anchor):
 class ByAverages(Anchor):
     """The energy is the weak form's where the averages of the data tell it. The default.
 
-    They do where the weak form knows all terms of the energy and its residuals are of the size of
-    sampling noise. Otherwise, as with few snapshots that are far apart, networks are trained.
+    They do where the weak form knows all terms of the energy, its rounds have settled, and its
+    residuals are of the size of sampling noise. Otherwise, as with few snapshots that are far
+    apart, networks are trained; also where individuals are followed, whose paths tell more than
+    averages do.
 
     Arguments:
         misfit: the largest mean square of the weak form's residuals, in units of their noise.
@@ -73,14 +75,14 @@ class ByAverages(Anchor):
 
     def estimate(self, energy: Energy, data: Snapshots, units: Units) -> WeakFlow | None:
         pairs = energy.only(Interaction) or energy.only(VectorKernel)
-        if units != data.units or not (energy.needs_density or pairs):
+        if units != data.units or data.paired or not (energy.needs_density or pairs):
             return None  # without a score and without pair forces a residual has no such errors
         try:
             method = WeakForm(energy)
         except BadInput:  # a term that averages do not tell
             return None
         # More individuals make what is not explained stand out more: a few show it at less cost.
-        if not (pairs or data.paired) and data.counts.max() > 2 * defaults.SCREENED:
+        if not pairs and data.counts.max() > 2 * defaults.SCREENED:
             few = data.subsample(defaults.SCREENED, 0)
             if self._explained(method, few) is None:
                 return None
@@ -94,4 +96,5 @@ class ByAverages(Anchor):
         flow = found.flow
         assert isinstance(flow, WeakFlow)
         assert flow.misfit is not None
-        return flow if found.status.ok and flow.misfit <= self.misfit else None
+        explained = flow.misfit <= self.misfit and flow.settled
+        return flow if found.status.ok and explained else None

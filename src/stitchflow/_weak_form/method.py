@@ -142,7 +142,7 @@ class WeakForm(Method):
         rest = learned and at_rest(data)
         known = problem.uncertainty(estimate, data.units)
         known = known.up_to_a_factor() if rest else known
-        flow = WeakFlow(self.name, energy, data, known, estimate.misfit)
+        flow = WeakFlow(self.name, energy, data, known, estimate.misfit, estimate.converged)
         message = f"{kind}; {estimate.rounds} rounds"
         if not estimate.converged:
             message += ", the last of which still moved the estimate"
@@ -211,6 +211,7 @@ class WeakFlow(DrivenFlow):
         uncertainty: the standard errors of the energy.
         misfit: the mean square of the residuals of the fit, in units of their noise; None where it
             is not known any more.
+        settled: whether the last round moved the estimate by less than its error.
     """
 
     def __init__(
@@ -220,9 +221,10 @@ class WeakFlow(DrivenFlow):
         data: Snapshots,
         uncertainty: Uncertainty,
         misfit: float | None = None,
+        settled: bool = True,
     ):
         super().__init__(method, energy, data)
-        self._uncertainty, self.misfit = uncertainty, misfit
+        self._uncertainty, self.misfit, self.settled = uncertainty, misfit, settled
 
     @property
     def uncertainty(self) -> Uncertainty:
