@@ -183,6 +183,27 @@ def test_methods_are_listed_plainly_or_described():
     assert "--describe needs --methods" in refused("bench", "--describe")
 
 
+def test_an_ensemble_is_kept_and_reported(data, tmp_path):
+    run = tmp_path / "run"
+    said = succeed("fit", data, "--out", run, "--ensemble", 2, *QUICK)
+    assert f"wrote {run}/ensemble.npz: 2 bootstraps" in said
+    page = (run / "report.html").read_text()
+    assert "the force differs by" in page
+    assert "spread of force over members" in page
+    succeed("report", run)
+    assert (run / "report.html").read_text() == page
+    succeed("fit", data, "--out", run, "--overwrite", "--method", "nearest")
+    assert not (run / "ensemble.npz").exists()
+
+
+def test_an_ensemble_of_another_method_is_refused_before_the_fit(data, tmp_path):
+    words = "--ensemble: ensembles are made of stitching, not of nearest"
+    assert words in refused(
+        "fit", data, "--out", tmp_path / "r", "--method=nearest", "--ensemble=3"
+    )
+    assert "--ensemble" in refused("fit", data, "--out", tmp_path / "r", "--ensemble=1")
+
+
 def test_times_are_named_by_their_labels(tmp_path):
     days = np.array(["day 0", "day 1", "day 2", "day 4"])
     data = write(tmp_path / "data.npz", t=np.repeat(days, N))

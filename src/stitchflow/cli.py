@@ -79,6 +79,7 @@ def fit(
     time_varying: _options.TimeVarying = False,
     interaction: _options.WithInteraction = False,
     no_entropy: _options.NoEntropy = False,
+    ensemble: _options.Members = None,
     seed: _options.Seed = 0,
     set_: _options.Settings = None,
     resume: _options.Resume = False,
@@ -93,7 +94,7 @@ def fit(
     import jax
 
     from stitchflow._command.fit_file import fit_file, for_training
-    from stitchflow._method.contract import method_named
+    from stitchflow._method.contract import Method, method_named
     from stitchflow._reading.formats import Columns
     from stitchflow._reading.tables import read_table
     from stitchflow._status import DataWarning
@@ -105,6 +106,8 @@ def fit(
     terms = {"time_varying": time_varying, "interaction": interaction, "no_entropy": no_entropy}
     chosen = method_named(method, "--method")
     chosen = chosen.with_settings(parse_settings(set_ or [], chosen.setting_names), **terms)
+    if ensemble is not None and type(chosen).fit_together is Method.fit_together:
+        raise BadInput(f"--ensemble: ensembles are made of stitching, not of {chosen.name}")
     if total is not None and not (math.isfinite(total) and total > 0):
         raise BadInput(f"--total must be a number above 0, got {total:g}")
     features = None if columns is None else tuple(columns.split(","))
@@ -140,7 +143,8 @@ def fit(
         console.print("an interrupted fit goes on with --resume")
         raise typer.Exit(1)
     test = held_out(file, out, result.source)
-    _write_report(result, out, test)
+    members = None if ensemble is None else _members(train, chosen, out, ensemble, seed)
+    _write_report(result, out, test, members)
     if test is not None:
         console.print(f"next: stitchflow evaluate {out}")
 
@@ -418,14 +422,32 @@ def bench(
         raise typer.Exit(1)
 
 
-def _write_report(result: Any, out: Path, test: Any) -> None:
+def _members(train: Any, method: Any, out: Path, n: int, seed: int) -> Any:
+    """Fit bootstraps of the training individuals and keep them in the run."""
+    from stitchflow._files.whole import only_writer
+    from stitchflow._status import DataWarning
+    from stitchflow._stitching.ensemble import fit_ensemble
+    from stitchflow._storage.members import write_members
+    from stitchflow._storage.run_state import MEMBERS
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # printed for the whole of the data
+        shown = {"members": n, "key": seed, "progress": sys.stderr.isatty()}
+        found = fit_ensemble(train, method, **shown)
+    with only_writer(out):
+        write_members(found, out)
+    console.print(f"wrote {out / MEMBERS}: {n} bootstraps", soft_wrap=True)
+    return found
+
+
+def _write_report(result: Any, out: Path, test: Any, members: Any = None) -> None:
     """Write the report; the fit is kept also where that fails."""
     from stitchflow._files.whole import only_writer
     from stitchflow.report import REPORT, write_report
 
     try:
         with only_writer(out):
-            write_report(result, out / REPORT, test=test)
+            write_report(result, out / REPORT, test=test, members=members)
         console.print(f"wrote {out / REPORT}", soft_wrap=True)
     except ImportError as error:
         console.print(str(error))

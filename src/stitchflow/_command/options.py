@@ -104,6 +104,15 @@ TestFraction = Annotated[
     float,
     typer.Option(help="share of each time kept from the fit, to score it on", metavar="F"),
 ]
+Members = Annotated[
+    int | None,
+    typer.Option(
+        "--ensemble",
+        help="also fit N bootstraps of the individuals: bands and spread in the report",
+        min=2,
+        metavar="N",
+    ),
+]
 MethodName = Annotated[
     str,
     typer.Option(help="a name of `bench --methods`", metavar="M", autocompletion=methods),

@@ -29,10 +29,11 @@ FORMAT, READ = 3, (1, 2, 3)
 HEADER, ARRAYS = "header.json", "arrays.npz"
 PLAN, SPLIT = "plan.json", "split.npz"
 REPORT = "report.html"
+MEMBERS = "ensemble.npz"  # further fits, to bootstraps of the data
 CHECKPOINT = "checkpoint.npz"
 CHECKPOINTS = (CHECKPOINT, "checkpoint-energy.npz", "checkpoint-curve.npz")
 # In the order in which a replaced run is removed: without its header there is no model.
-FILES = (HEADER, ARRAYS, SPLIT, REPORT, *CHECKPOINTS, PLAN)
+FILES = (HEADER, ARRAYS, SPLIT, REPORT, MEMBERS, *CHECKPOINTS, PLAN)
 
 
 def _old_partial_of(path: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,7 @@ def gather(
     test: Snapshots | None,
     versions: dict[str, str | None] | None = None,
     warned: Sequence[str] = (),
+    members: Ensemble | None = None,
 ) -> Contents:
     """Scores, diagnosis and pictures of a fit."""
     first = fit.members[0] if isinstance(fit, Ensemble) else fit
@@ -92,6 +93,8 @@ def gather(
         test = None if test is None or not len(test.x) else test
         table = {} if test is None else _scores(first, test)
         diagnosis = _diagnosis(fit, test, table)
+        if diagnosis is not None and members is not None:
+            diagnosis = replace(diagnosis, spread=members.spread())
         pictures = scene(first, None if test is None else test.subsample(SHOWN))
     own, *_ = table.values() if table else [Scores()]
     others = dict(list(table.items())[1:])
@@ -106,7 +109,7 @@ def gather(
         scored=_scored(test),
         diagnosis=diagnosis,
         charts=history_charts(first),
-        energy=energy_charts(fit, first.data),
+        energy=energy_charts(members or fit, first.data),
         scene=pictures,
         settings=flattened(plan_of(first.method)),
         versions=installed() if versions is None else versions,

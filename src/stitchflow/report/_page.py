@@ -28,6 +28,7 @@ def write_report(
     test: Snapshots | None = None,
     versions: dict[str, str | None] | None = None,
     warned: Sequence[str] = (),
+    members: Ensemble | None = None,
 ) -> None:
     """Write one self-contained HTML page about a fit.
 
@@ -41,12 +42,14 @@ def write_report(
             leaves the scores out.
         versions: the versions of packages to show by name; None means the installed ones.
         warned: sentences to show among the warnings, before those that the report itself finds.
+        members: fits to bootstraps of the same data, whose spread is shown beside `fit`; None shows
+            none.
 
     Examples:
         >>> sf.report.write_report(fit, "report.html", test=test)     # doctest: +SKIP
     """
     environment = _environment()
-    contents = gather(fit, test, versions, warned)
+    contents = gather(fit, test, versions, warned, members)
     # The name of a file need not be text.
     page = render(contents, environment).encode(errors="backslashreplace")
     write_atomically(Path(path), page)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._files.whole import only_writer
+from stitchflow._storage.members import read_members
 from stitchflow._storage.run_data import open_run
 from stitchflow._storage.run_state import REPORT, whole_model
 from stitchflow._storage.save import load
@@ -24,5 +25,6 @@ def report_run(run: Path) -> Path:
         told.append(f"No scores and no data: {error}.")
     known = versions if isinstance(versions, dict) else {}
     with only_writer(run):
-        write_report(fit, run / REPORT, test=test, versions=known, warned=told)
+        members = read_members(run, fit.data)
+        write_report(fit, run / REPORT, test=test, versions=known, warned=told, members=members)
     return run / REPORT
