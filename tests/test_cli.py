@@ -788,7 +788,7 @@ def test_what_a_file_has_to_say_is_a_note(tmp_path):
     path.write_text("\n".join(lines))
     text = succeed("fit", path, "--out", tmp_path / "run", "--method", "nearest")
     assert "\nnote: columns 'who' hold no numbers and are left out" in f"\n{text}"
-    assert "\nnote: the labels 0d, 1d, 2d, 96h are of several units: their times" in text
+    assert "note: the labels 0d, 1d, 2d, 96h are of several units: their times" in text
     assert sf.load(tmp_path / "run").times.tolist() == [0.0, 24.0, 48.0, 96.0]
 
 

@@ -184,7 +184,7 @@ def evaluate(
     if json is not None:
         append_json(json, json_rows(scores, result, None, seconds))
     columns = {result.method.name: scores.by(("w1",)), **baselines(result.data, test)}
-    console.print(table(columns, title=str(run)))
+    console.print(table(columns, title=f"{run}: {result.status}"))
     others = [row for row in scores if row.time is None and row.metric != "w1"]
     if others:
         means = Scores(others)
