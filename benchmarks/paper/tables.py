@@ -147,7 +147,26 @@ def synthetic(results: Results, kind: str) -> str:
         ["goal", "potentials of 14", "wanted", ""],
         [[words, str(count), str(wanted), mark(count >= wanted)] for words, count, wanted in goals],
     )
-    return f"{table}\n\n{told}"
+    return f"{table}\n\n{told}\n\n{_beside_published(results, kind)}"
+
+
+def _beside_published(results: Results, kind: str) -> str:
+    """What the published method learns and predicts on the same data, beside ours."""
+    asked = (("energy", "grad_error"), ("one-step", "w1"), ("rollout", "w1"))
+    rows = []
+    for name in published.SYNTHETIC:
+        task, cells = f"synthetic-{name}-{kind}", []
+        both = (OURS, published_method(task))
+        for protocol, metric in asked:
+            found = (results.mean(task, protocol, metric, method=method) for method in both)
+            cells += [number(value) for value in found]
+        seconds = {"column": "seconds_train", "method": both[1]}
+        cells.append(number(results.mean(task, "one-step", "w1", **seconds), 0))
+        rows.append([name, *cells])
+    header = ["potential, published method beside ours"]
+    for words in ("grad_error %", "one-step W1", "rollout W1"):
+        header += [words, "published"]
+    return markdown([*header, "its seconds"], rows)
 
 
 def euler(results: Results) -> str:
