@@ -12,7 +12,7 @@ from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.evidence import Equations, solve
 from stitchflow._weak_form.fitted import SplineSum
 from stitchflow._weak_form.moments import Gap, Moments, Window
-from stitchflow._weak_form.noise import lasting, unseen_pushes
+from stitchflow._weak_form.noise import SameIndividuals
 from stitchflow._weak_form.pair_push import Geometry, Neighbours, PairPush
 from stitchflow._weak_form.rest import at_rest
 
@@ -299,36 +299,47 @@ def test_other_methods_have_no_standard_errors():
         _ = fit.uncertainty
 
 
-def test_unseen_individuals_add_the_variance_of_a_draw_without_replacement():
-    """Pushes by n of N: the covariance of averages is that over all ways to draw the n."""
-    rng = np.random.default_rng(10)
-    n, total, duration = 30, 60, 0.5
-    everybody = rng.normal(size=(total, 2))
-    push = PairPush(Splines(5.0, 12, True), "interaction")
-    c = rng.normal(size=12)
-    tests = Bumps.for_points(everybody, (1.0,), 100)
-    # Those who are pushed stay the same; who else pushes is drawn.
-    drift, watched = Drift((Landscape(tests), push)), everybody[:8]
-
-    def average(rows):
-        x = np.concatenate([watched, everybody[rows]])
-        near = Neighbours.within(np.zeros(len(x), int), np.ones(len(x)), np.full(len(x), 1e9))
-        force = push.push(Geometry.at(near, x), c)[:8]
-        return duration * np.einsum("nd,ndf->f", force, tests.slopes(watched)) / 8
-
-    drawn = np.array([average(8 + rng.permutation(total - 8)[: n - 8]) for _ in range(2000)])
-    x = np.concatenate([watched, everybody[8:n]])
-    weights = np.where(np.arange(n) < 8, 1 / 8, 0.0)
-    near = Neighbours.within(np.zeros(n, int), np.ones(n), np.full(n, 1e9))
-    unseen = 1.0 - (n - 8) / (total - 8)
-    here = Window(x, weights, 0.0, None, near, unseen)
-    there = Window(x, weights, duration, None, near, unseen)
+def _half_of(everybody, rows, drift, c, tests, duration):
+    """The observation of a gap in which some of all individuals were seen, and the true change."""
+    x, n, total = everybody[rows], len(rows), len(everybody)
+    whole = Neighbours.within(np.zeros(total, int), np.ones(total), np.full(total, 1.0 * total))
+    push, own = drift.only(PairPush)[0]
+    force = push.push(Geometry.at(whole, everybody), c[own])[rows]
+    near = Neighbours.within(np.zeros(n, int), np.ones(n), np.full(n, 1.0 * total))
+    weights = np.full(n, 1 / n)
+    # The velocity field of V adds nothing: its coefficients are zero.
+    here = Window(x, weights, 0.0, None, near)
+    there = Window(x - duration * force, weights, duration, None, near)
     gap = Gap(here, there, False, (0, 0))
-    moments = Moments([gap], drift, tests, True)
-    coefficients = np.concatenate([np.zeros(tests.count), c])
-    found = unseen_pushes(moments, gap, tests.slopes(x), coefficients) / lasting(gap)
-    ratio = np.trace(found) / np.trace(np.cov(drawn.T))
-    assert 0.5 < ratio < 2.0
+    moments = Moments([gap], drift, tests, False)
+    (_, carried), *_ = moments.carried(c, 0.0)
+    return SameIndividuals().observe(moments, gap, carried, c, 1.0)
+
+
+def test_the_correction_for_unseen_individuals_has_no_bias():
+    """Over all ways to see 40 of 80: the slope of least squares at the truth is zero on average."""
+    rng = np.random.default_rng(10)
+    total, n, duration = 80, 40, 1e-3
+    everybody = rng.normal(size=(total, 2))
+    tests = Bumps.for_points(everybody, (1.0,), 100)
+    push = PairPush(Splines(5.0, 8, True), "interaction")
+    drift = Drift((Landscape(Bumps(np.zeros((0, 2)), np.zeros(0))), push))
+    c = np.concatenate([np.zeros(5), rng.normal(size=8)])
+    inverse, plain, corrected, squares = np.eye(tests.count), [], [], []
+    true = []
+    for _ in range(600):
+        rows = rng.permutation(total)[:n]
+        o = _half_of(everybody, rows, drift, c, tests, duration)
+        d, (errors,) = o.design / duration, o.shared
+        plain.append(d.T @ o.residual / duration)
+        corrected.append(plain[-1] - errors.of_residual(inverse, None) / duration**2)
+        squares.append(d.T @ d - errors.of_design(inverse) / duration**2)
+        everyone = _half_of(everybody, np.arange(total), drift, c, tests, duration).design
+        true.append(everyone.T @ everyone / duration**2)
+    bias, left = np.mean(plain, axis=0)[:-1], np.mean(corrected, axis=0)[:-1]
+    error = np.std(corrected, axis=0)[:-1] / np.sqrt(600)
+    assert np.abs(left).max() < 0.1 * np.abs(bias).max()
+    assert (np.abs(left) < 4.0 * error + 0.05 * np.abs(bias).max()).all()
 
 
 @pytest.mark.parametrize("dim", [1, 2])

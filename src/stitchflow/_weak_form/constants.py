@@ -73,9 +73,6 @@ POPULATION = 1000  # individuals that stand for the marginal in the velocity
 ROUNDING = 1e-10  # of the diagonal of the equations, which is added so that they can be factored
 ONE_POPULATION = 0.6  # of a knot's distance, below which copies share the push of one population
 
-# The share of the observed time over which the push of unseen individuals stays alike.
-LASTING = 1.0
-
 # A start for long gaps: individuals of each snapshot that are matched, and windows in each gap.
 MOST_LINES, LINE_WINDOWS = 300, 8
 

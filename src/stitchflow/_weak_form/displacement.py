@@ -70,6 +70,10 @@ class DisplacementPush(PairPart):
                 out[a] += gather @ slopes[:, a]
         return out.transpose(1, 0, 2)
 
+    def over_pairs(self, near: Geometry, covectors: np.ndarray) -> np.ndarray:
+        z, a = near.r[:, None] * near.e, covectors.T[:, None, :]
+        return (self.bumps.gather(a, z) - self.bumps.gather(a, -z))[0, self.bumps.powers :]
+
     def jacobian(self, near: Geometry, c: np.ndarray) -> np.ndarray:
         z, d, c = near.r[:, None] * near.e, near.e.shape[1], self._all(c)
         bent = self.bumps.hessian(z, c) + self.bumps.hessian(-z, c)

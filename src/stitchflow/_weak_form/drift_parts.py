@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from stitchflow._weak_form.bases import Block, Bumps
 from stitchflow._weak_form.growing import Growing
@@ -133,16 +132,16 @@ class PairPart(Part):
         """The push of every function on every individual, (n, d, count)."""
 
     @abstractmethod
+    def over_pairs(self, near: Geometry, covectors: np.ndarray) -> np.ndarray:
+        """Sums over pairs of covectors (p, d) times the force of every function, (count,)."""
+
+    @abstractmethod
     def jacobian(self, near: Geometry, c: np.ndarray) -> np.ndarray:
         """The derivative of each individual's push by its own place, (n, d, d)."""
 
     def push(self, near: Geometry, c: np.ndarray) -> np.ndarray:
         """The push with coefficients `c`, (n, d)."""
         return near.total(self.force(near, c), -1.0)
-
-    def sources(self, near: Geometry, c: np.ndarray) -> csr_array:
-        """What each individual does to all others, (n, n d): the rows of those who push."""
-        return near.sources(self.force(near, c))
 
     def slope(self, place: Place, c: np.ndarray) -> np.ndarray:
         out = np.zeros(place.x.shape)

@@ -24,6 +24,7 @@ from stitchflow._weak_form.noise import (
     Noise,
     OtherIndividuals,
     SameIndividuals,
+    observe_all,
 )
 from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.problem import Problem
@@ -160,8 +161,7 @@ def equations_at(moments: Moments, noise: Noise, c: np.ndarray, beta: float) -> 
     """The rows of a round of the solver at an estimate."""
     for _ in moments.carried(c, beta):  # finds how many steps each gap needs
         pass
-    look = lambda gap, carried: noise.observe(moments, gap, carried, c, beta)
-    observed = [look(gap, carried) for gap, carried in moments.carried(c, beta)]
+    observed = observe_all(moments, noise, c, beta) or []
     white = Whitened(observed)
     residuals = white([o.residual for o in observed])
     equations = Equations(moments.drift.count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -31,7 +32,6 @@ class Window:
         time: the mean time in internal units.
         ids: the identity of each individual; None where individuals are not followed.
         near: who acts on whom; None where there are no pair terms.
-        unseen: the share of the interacting individuals that was not seen.
         condition: the number of the condition of all of them; None where there are none.
     """
 
@@ -40,7 +40,6 @@ class Window:
     time: float
     ids: np.ndarray | None
     near: Neighbours | None
-    unseen: float
     condition: int | None = None
 
     @property
@@ -106,13 +105,15 @@ def _windows(
     if data.within is not None:
         labels = np.unique(data.within, return_inverse=True)[1]
     populations = data.index * (labels.max() + 1) + labels
-    totals = getattr(data, "totals", None)
+    totals, counts = getattr(data, "totals", None), np.bincount(populations)
     found = []
     for k in range(int(which[-1]) + 1):
         rows = _some_of(np.flatnonzero(row_window == k), populations, k)
         codes = np.unique(populations[rows], return_inverse=True)[1]
         seen = np.bincount(codes)[codes].astype(float)
-        there = seen if totals is None else np.maximum(np.asarray(totals, float)[rows], seen)
+        # Who was seen but not looked at acts on the others all the same.
+        there = counts[populations[rows]].astype(float)
+        there = there if totals is None else np.maximum(np.asarray(totals, float)[rows], there)
         weights = data.weights[rows] / data.weights[rows].sum()
         near = Neighbours.within(codes, weights, there) if pairs and (seen > 1).any() else None
         found.append(
@@ -122,7 +123,6 @@ def _windows(
                 float(weights @ times[data.index[rows]]),
                 None if data.ids is None else data.ids[rows],
                 near,
-                float(1.0 - (seen / there).mean()),
                 condition,
             )
         )
@@ -194,7 +194,7 @@ def straight_lines(found: list[Window]) -> list[Window]:
         n = len(x)
         for s in np.arange(constants.LINE_WINDOWS) / constants.LINE_WINDOWS:
             place, t = (1 - s) * x + s * y, (1 - s) * a.time + s * b.time
-            filled.append(Window(place, np.full(n, 1 / n), t, ids, None, 0.0, a.condition))
+            filled.append(Window(place, np.full(n, 1 / n), t, ids, None, a.condition))
     return [*filled, found[-1]]
 
 
@@ -234,6 +234,26 @@ class Moments:
         self.springs = springs
         self.steps = [1] * len(gaps)  # of the solver in each gap
         self._seen = {id(w): tests.values(w.x) for gap in gaps for w in (gap.here, gap.there)}
+
+    @property
+    def hides(self) -> bool:
+        """Whether somebody pushed others and was not seen."""
+        near = [gap.here.near for gap in self.gaps]
+        return any(one is not None and one.hides for one in near)
+
+    @cached_property
+    def followed(self) -> list[np.ndarray]:
+        """Rows of the first window of each gap that are the same individuals, as far as can be told.
+
+        Each is taken for the one nearest to where it was; whom is mistaken for whom does not
+        matter much, because neighbours push alike.
+        """
+        found = [np.arange(len(self.gaps[0].here.x))]
+        for before, gap in pairwise(self.gaps):
+            apart = cdist(before.here.x[found[-1]], gap.here.x, "sqeuclidean")
+            kept, rows = linear_sum_assignment(apart)
+            found = [own[kept] for own in found] + [rows]
+        return found
 
     def seen(self, window: Window) -> np.ndarray:
         """The test functions at the individuals of a window, (n, tests)."""

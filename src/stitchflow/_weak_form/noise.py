@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import numpy as np
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.carry import Carried
-from stitchflow._weak_form.drift_parts import PairPart
 from stitchflow._weak_form.moments import Gap, Moments
-from stitchflow._weak_form.pair_push import Geometry
-from stitchflow._weak_form.shared_errors import SharedErrors, at_ends
+from stitchflow._weak_form.shared_errors import ErrorsOfDraws, ErrorsOfUnseen, at_ends
 from stitchflow._weak_form.whitening import Observation
 
 
@@ -37,27 +36,12 @@ def _averages(moments: Moments, gap: Gap, carried: Carried) -> tuple[np.ndarray,
     return residual, design, values, slopes.mean(axis=0)
 
 
-def unseen_pushes(
-    moments: Moments, gap: Gap, slopes: np.ndarray, c: np.ndarray
-) -> np.ndarray | None:
-    """The covariance of averages because only a part of those who push was seen.
-
-    A draw of n out of N who push has (1 - n / N) of the variance of independent draws.
-    """
-    here, drift = gap.here, moments.drift
-    if here.near is None or here.unseen <= 0.0:
-        return None
-    place = Geometry.at(here.near, here.x)
-    weighted = (slopes * here.weights[:, None, None]).reshape(-1, slopes.shape[2])
-    done = sum(push.sources(place, c[own]) @ weighted for push, own in drift.only(PairPart))
-    centred = gap.duration * (done - np.mean(done, axis=0))
-    # Who is not seen now was not seen before either, so that gaps share this error.
-    return lasting(gap) * here.unseen * centred.T @ centred
-
-
-def lasting(gap: Gap) -> float:
-    """The number of gaps over which unseen individuals push alike."""
-    return max(constants.LASTING / gap.duration, 1.0)
+def _of_unseen(
+    moments: Moments, gap: Gap, carried: Carried, c: np.ndarray
+) -> tuple[ErrorsOfUnseen, ...]:
+    """The errors of pair terms by individuals who were not seen; none where everybody was."""
+    hides = gap.here.near is not None and gap.here.near.hides
+    return (ErrorsOfUnseen(moments, gap, carried, c),) if hides else ()
 
 
 class SameIndividuals(Noise):
@@ -74,12 +58,13 @@ class SameIndividuals(Noise):
         self, moments: Moments, gap: Gap, carried: Carried, c: np.ndarray, beta: float
     ) -> Observation:
         residual, design, _, slopes = _averages(moments, gap, carried)
+        errors = _of_unseen(moments, gap, carried, c)
         roots = np.linalg.cholesky(carried.spread).transpose(0, 2, 1)
         moved = (roots @ slopes) * gap.here.weights[:, None, None]
         moved = moved.reshape(-1, slopes.shape[2])
         own = beta * moved.T @ moved
-        unseen = unseen_pushes(moments, gap, slopes, c)
-        return Observation(residual, design, own, None, unseen, lasting(gap))
+        unseen = errors[0].covariance if errors else None
+        return Observation(residual, design, own, None, unseen, shared=errors)
 
 
 class OtherIndividuals(Noise):
@@ -96,7 +81,7 @@ class OtherIndividuals(Noise):
     def observe(
         self, moments: Moments, gap: Gap, carried: Carried, c: np.ndarray, beta: float
     ) -> Observation:
-        residual, design, values, slopes = _averages(moments, gap, carried)
+        residual, design, values, _ = _averages(moments, gap, carried)
         here, there = gap.here, gap.there
         after = moments.seen(there)
         # Those who were carried are draws of the same distribution as those who were seen. Some of
@@ -106,9 +91,10 @@ class OtherIndividuals(Noise):
         covariance = here.covariance(values, values) + there.covariance(after, after)
         covariance += rare * sum(here.covariance(copy, copy) for copy in copies)
         before = -here.covariance(values, moments.seen(here)) if gap.follows else None
-        unseen = unseen_pushes(moments, gap, slopes, c)
-        shared = SharedErrors(moments, gap, carried)
-        return Observation(residual, design, covariance, before, unseen, lasting(gap), shared)
+        errors = _of_unseen(moments, gap, carried, c)
+        unseen = errors[0].covariance if errors else None
+        shared = (ErrorsOfDraws(moments, gap, carried), *errors)
+        return Observation(residual, design, covariance, before, unseen, shared=shared)
 
 
 class FollowedIndividuals(Noise):
@@ -145,4 +131,28 @@ def observe_all(
                 found.append(noise.observe(moments, gap, carried, c, beta))
             except np.linalg.LinAlgError:  # a steep estimate spreads individuals beyond rounding
                 return None
-    return found
+    return _with_lasting(moments, found) if moments.hides and noise.beta_is_noise else found
+
+
+def _with_lasting(moments: Moments, observed: list[Observation]) -> list[Observation]:
+    r"""The same observations, where gaps share the error of those who are never seen.
+
+    Who is not seen now was not seen before either. With $h_{jk}$ what individual j does to the
+    averages of gap k, all gaps together have
+
+    $$\sum_j \bigl|\sum_k h_{jk}\bigr|^2 \big/ \sum_{jk} |h_{jk}|^2$$
+
+    times the variance of errors that are new in each gap. Those who were seen stand for the unseen;
+    they are followed from place to place.
+    """
+    sums, alone = 0.0, 0.0
+    usual = sum(np.diag(o.covariance) for o in observed)
+    for o, rows in zip(observed, moments.followed, strict=True):
+        errors = next(e for e in o.shared if isinstance(e, ErrorsOfUnseen))
+        done = errors.done[rows] / np.sqrt(usual)
+        sums, alone = sums + done, alone + float((done**2).sum())
+    lasting = max(float(np.square(sums).sum()) / alone, 1.0) if alone > 0.0 else 1.0
+    return [
+        replace(o, unseen=None if o.unseen is None else lasting * o.unseen, lasting=lasting)
+        for o in observed
+    ]

@@ -77,6 +77,13 @@ class PairPush(PairPart):
         size = _sum_at(self.splines.unfold(c), cell, self._pieces(u))
         return self._turned(near.e) * size[:, None]
 
+    def over_pairs(self, near: Geometry, covectors: np.ndarray) -> np.ndarray:
+        cell, u = self.splines.pieces(near.r)
+        along, sums = (covectors * self._turned(near.e)).sum(axis=1), np.zeros(self.count + 5)
+        for p, piece in enumerate(self._pieces(u)):
+            sums[p:] += np.bincount(cell, along * piece, self.count + 5)[: self.count + 5 - p]
+        return self.splines.fold(sums)
+
     def jacobian(self, near: Geometry, c: np.ndarray) -> np.ndarray:
         """The derivative of each individual's push by its own place, (n, d, d)."""
         d = near.e.shape[1]

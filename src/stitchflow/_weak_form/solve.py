@@ -85,14 +85,17 @@ def gauss_newton(
         for _ in range(2):
             observe_all(moments, noise, start.c, start.beta)
     found, white = _rounds(moments, noise, priors, start, learn_beta, most, tell, tempered=tempered)
-    if tempered or not noise.shares_errors or not found.misfit < constants.MISFIT:
+    shares = noise.shares_errors or moments.hides
+    if tempered or not shares or not found.misfit < constants.MISFIT:
         return found
     # The strengths are those of plain least squares, whose residuals have an evidence.
     assert found.posterior is not None
     kept = {found.span: priors[found.span]}
     better, _ = _rounds(moments, noise, kept, found, learn_beta, most, tell, white)
     found = better if better.misfit < constants.MISFIT else found
-    return rescaled(moments, noise, found, priors[found.span], white) if learn_beta else found
+    if not (noise.shares_errors and learn_beta):
+        return found
+    return rescaled(moments, noise, found, priors[found.span], white)
 
 
 def rescaled(
@@ -160,7 +163,9 @@ def _rounds(
         strengths = {start.span: start.posterior.precisions}
     for count in range(start.rounds + 1, start.rounds + most * stages.number + 1):
         observed = observe_all(moments, noise, now.c, now.beta)
-        if last is not None and not last.improved(observed):
+        # A correction for unseen individuals gives up some of what least squares has explained.
+        larger = corrected and moments.hides
+        if last is not None and not last.improved(observed, larger):
             halves += 1
             if halves > constants.MOST_HALVES:  # no part of the step helps: this is the best
                 now = replace(now, c=last.c, beta=last.beta, converged=False)
@@ -245,10 +250,9 @@ def shared_errors(observed: list[Observation], white: Whitened) -> tuple[np.ndar
     by_residual, by_design = np.zeros(size), np.zeros((size, size))
     blocks = white.inverse_blocks(len(observed[0].residual))
     for o, (inverse, cross) in zip(observed, blocks, strict=True):
-        assert o.shared is not None
-        by_residual += o.shared.of_residual(inverse, cross)
-        rough = o.shared.of_design()
-        by_design += rough.T @ inverse @ rough
+        for errors in o.shared:
+            by_residual += errors.of_residual(inverse, cross)
+            by_design += errors.of_design(inverse)
     return by_residual, by_design
 
 
@@ -290,13 +294,18 @@ class _Round:
     misfit: float
     known: float
 
-    def improved(self, observed: list[Observation] | None) -> bool:
-        """Whether residuals have not grown by more than the prior may cost them."""
+    def improved(self, observed: list[Observation] | None, larger: bool) -> bool:
+        """Whether residuals have not grown by more than the prior may cost them.
+
+        Arguments:
+            observed: the observations at the new estimate; None where it has no residuals.
+            larger: whether they may grow.
+        """
         if observed is None:
             return False
         residuals = [o.residual for o in observed]
         now = sum(float(r @ r) for r in self.white(residuals))
-        if now > self.size * (1.0 + constants.SETTLED) + self.known:
+        if now > self.size * (1.0 + constants.SETTLED) + self.known and not larger:
             return False
         # The noise that the new estimate predicts must not make the residuals impossible either.
         own = Whitened(observed)(residuals)

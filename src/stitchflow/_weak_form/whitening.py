@@ -80,8 +80,7 @@ class Observation:
         unseen: the covariance that individuals add who pushed others but were not seen, (r, r);
             None where everybody was seen.
         lasting: how many gaps share this error; `unseen` is as many times that of one gap.
-        shared: the errors that the residual and its design have in common; None where the design
-            has no error.
+        shared: the errors that the residual and its design have in common.
     """
 
     residual: np.ndarray
@@ -90,7 +89,7 @@ class Observation:
     before: np.ndarray | None = None
     unseen: np.ndarray | None = None
     lasting: float = 1.0
-    shared: SharedErrors | None = None
+    shared: tuple[SharedErrors, ...] = ()
 
     @property
     def whole(self) -> np.ndarray:
