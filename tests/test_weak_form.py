@@ -11,8 +11,8 @@ from stitchflow._weak_form.carry import carry
 from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.evidence import Equations, solve
 from stitchflow._weak_form.fitted import SplineSum
-from stitchflow._weak_form.moments import Gap, Moments, Window
-from stitchflow._weak_form.noise import SameIndividuals
+from stitchflow._weak_form.moments import Gap, Moments, Window, gaps_of
+from stitchflow._weak_form.noise import SameIndividuals, observe_all
 from stitchflow._weak_form.pair_push import Geometry, Neighbours, PairPush
 from stitchflow._weak_form.rest import at_rest
 
@@ -299,7 +299,7 @@ def test_other_methods_have_no_standard_errors():
         _ = fit.uncertainty
 
 
-def _half_of(everybody, rows, drift, c, tests, duration):
+def _some_of(everybody, rows, drift, c, tests, duration):
     """The observation of a gap in which some of all individuals were seen, and the true change."""
     x, n, total = everybody[rows], len(rows), len(everybody)
     whole = Neighbours.within(np.zeros(total, int), np.ones(total), np.full(total, 1.0 * total))
@@ -307,7 +307,6 @@ def _half_of(everybody, rows, drift, c, tests, duration):
     force = push.push(Geometry.at(whole, everybody), c[own])[rows]
     near = Neighbours.within(np.zeros(n, int), np.ones(n), np.full(n, 1.0 * total))
     weights = np.full(n, 1 / n)
-    # The velocity field of V adds nothing: its coefficients are zero.
     here = Window(x, weights, 0.0, None, near)
     there = Window(x - duration * force, weights, duration, None, near)
     gap = Gap(here, there, False, (0, 0))
@@ -317,29 +316,51 @@ def _half_of(everybody, rows, drift, c, tests, duration):
 
 
 def test_the_correction_for_unseen_individuals_has_no_bias():
-    """Over all ways to see 40 of 80: the slope of least squares at the truth is zero on average."""
+    """Over ways to see 40 of 80: the slope of least squares at the truth is zero on average."""
     rng = np.random.default_rng(10)
-    total, n, duration = 80, 40, 1e-3
+    total, n, duration, draws = 80, 40, 1e-3, 500
     everybody = rng.normal(size=(total, 2))
     tests = Bumps.for_points(everybody, (1.0,), 100)
     push = PairPush(Splines(5.0, 8, True), "interaction")
     drift = Drift((Landscape(Bumps(np.zeros((0, 2)), np.zeros(0))), push))
-    c = np.concatenate([np.zeros(5), rng.normal(size=8)])
-    inverse, plain, corrected, squares = np.eye(tests.count), [], [], []
-    true = []
-    for _ in range(600):
-        rows = rng.permutation(total)[:n]
-        o = _half_of(everybody, rows, drift, c, tests, duration)
-        d, (errors,) = o.design / duration, o.shared
-        plain.append(d.T @ o.residual / duration)
-        corrected.append(plain[-1] - errors.of_residual(inverse, None) / duration**2)
-        squares.append(d.T @ d - errors.of_design(inverse) / duration**2)
-        everyone = _half_of(everybody, np.arange(total), drift, c, tests, duration).design
-        true.append(everyone.T @ everyone / duration**2)
-    bias, left = np.mean(plain, axis=0)[:-1], np.mean(corrected, axis=0)[:-1]
-    error = np.std(corrected, axis=0)[:-1] / np.sqrt(600)
-    assert np.abs(left).max() < 0.1 * np.abs(bias).max()
-    assert (np.abs(left) < 4.0 * error + 0.05 * np.abs(bias).max()).all()
+    c, inverse = np.concatenate([np.zeros(5), rng.normal(size=8)]), np.eye(tests.count)
+    plain, corrected, residuals, covariances = [], [], [], []
+    for _ in range(draws):
+        o = _some_of(everybody, rng.permutation(total)[:n], drift, c, tests, duration)
+        (errors,) = o.shared
+        plain.append((o.design.T @ o.residual)[5:-1])
+        corrected.append(plain[-1] - errors.of_residual(inverse, None)[5:-1])
+        residuals.append(o.residual)
+        covariances.append(np.trace(errors.covariance))
+    bias, left = np.mean(plain, axis=0), np.mean(corrected, axis=0)
+    error = np.std(corrected, axis=0) / np.sqrt(draws)
+    assert np.linalg.norm(bias) > 5.0 * np.linalg.norm(error)  # there is something to correct
+    assert np.linalg.norm(left) < 0.35 * np.linalg.norm(bias)
+    # The covariance of a draw without replacement, to within second order in 1 / n.
+    assert np.mean(covariances) == pytest.approx(np.trace(np.cov(np.transpose(residuals))), rel=0.1)
+
+
+def test_how_long_unseen_pushes_last():
+    """Individuals who stand still push alike in all gaps; those who are shuffled do not."""
+    rng = np.random.default_rng(11)
+    x, gaps = rng.normal(size=(40, 2)), 12
+    push = PairPush(Splines(5.0, 8, True), "interaction")
+    tests = Bumps.for_points(x, (1.0,), 100)
+    c = rng.normal(size=8)
+
+    def lasting(places):
+        near = Neighbours.within(np.zeros(40, int), np.ones(40), np.full(40, 80.0))
+        w = [Window(y, np.full(40, 1 / 40), 0.01 * k, None, near) for k, y in enumerate(places)]
+        moments = Moments(gaps_of(w, 0), Drift((push,)), tests, False)
+        observed = observe_all(moments, SameIndividuals(), c, 1.0)
+        assert observed is not None
+        assert len(observed) == gaps
+        return observed[0].lasting
+
+    still = lasting([x] * (gaps + 1))
+    fresh = lasting([rng.normal(size=(40, 2)) for _ in range(gaps + 1)])
+    assert still == pytest.approx(gaps, rel=1e-6)
+    assert 1.0 <= fresh < 0.7 * gaps  # whoever is near a place pushes as the one who was there
 
 
 @pytest.mark.parametrize("dim", [1, 2])

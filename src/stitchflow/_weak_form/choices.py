@@ -58,8 +58,8 @@ def shortest(
     learn_beta: bool,
     strengths: dict[tuple[int, float], np.ndarray],
     fixed: bool,
-) -> tuple[tuple[int, float], Posterior]:
-    """The shortest range of pair terms whose evidence is within three nats of the best.
+) -> tuple[tuple[int, float], dict[tuple[int, float], Posterior]]:
+    """The shortest range of pair terms whose evidence is within three nats of the best, and all.
 
     Likewise, blocks that are spare are left out unless they gain as much, and three nats more for
     each kind of them.
@@ -80,7 +80,33 @@ def shortest(
     }
     worth = {key: p.evidence - constants.NATS * key[0] for key, p in found.items()}
     best = max(worth.values())
-    for span, posterior in found.items():
-        if worth[span] >= best - constants.NATS:
-            return span, posterior
-    raise AssertionError("some range has the best evidence")
+    return next(span for span in found if worth[span] >= best - constants.NATS), found
+
+
+def other_ranges(
+    chosen: tuple[int, float], found: dict[tuple[int, float], Posterior]
+) -> tuple[float, np.ndarray]:
+    """The probability of the chosen range, and what the others add to the covariance.
+
+    Evidence hardly tells ranges apart between which V and W differ by a bowl, so that an error
+    given one range is too small. The covariance is that of all ranges together, each with the
+    probability that its evidence gives it, around the estimate of the chosen one.
+
+    Arguments:
+        chosen: the chosen range.
+        found: the solution for every range.
+
+    Returns:
+        The probability, and a factor of what is added, (f + 1, u).
+    """
+    same = {key: p for key, p in found.items() if key[0] == chosen[0]}
+    best = max(p.evidence for p in same.values())
+    sizes = {key: float(np.exp(p.evidence - best)) for key, p in same.items()}
+    own, total = found[chosen], sum(sizes.values())
+    columns = [np.zeros((len(own.mean) + 1, 0))]
+    for key, p in same.items():
+        share = sizes[key] / total
+        if key != chosen and share > constants.NEGLIGIBLE:
+            apart = np.append(p.mean - own.mean, p.step - own.step)
+            columns.append(np.sqrt(share) * np.column_stack([p.root, apart]))
+    return sizes[chosen] / total, np.concatenate(columns, axis=1)

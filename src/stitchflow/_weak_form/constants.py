@@ -34,7 +34,7 @@ POOLED = 250
 FEWEST_WINDOWS = 2
 
 # Pairs of individuals over all snapshots beyond which only every second, third, ... gap is used.
-MOST_PAIRS = 4_000_000
+MOST_PAIRS = 2_500_000
 
 # Rounds. One is the last if it moves predictions by less than STILL of the variance of what the
 # data determine, and log beta by less than its root in errors.
@@ -42,6 +42,7 @@ STILL = 0.05
 MOST_HALVES = 6  # of a step that makes predictions worse
 FAR = 1e3  # internal units, beyond which an individual is lost
 NATS = 3.0  # of evidence that are no reason for a longer range, or for the same individuals
+NEGLIGIBLE = 1e-3  # probability of a range of W below which it adds nothing to errors
 MOST_ROUNDS = 12
 FULL_ROUNDS = 5  # rounds that go all the way
 UNEXPLAINED = 10.0  # mean square of residuals from which a fit has failed

@@ -72,7 +72,8 @@ class Information:
         learn = problem.entropy is not None and problem.entropy.learn
         moments, noise = seen_by(problem, known.c, beta)
         equations = equations_at(moments, noise, known.c, beta)
-        span, posterior = shortest(equations, problem.priors, learn, {}, False)
+        span, each = shortest(equations, problem.priors, learn, {}, False)
+        posterior = each[span]
         matrix = equations.squares.copy()
         if not learn:
             matrix[-1], matrix[:, -1] = 0.0, 0.0

@@ -243,7 +243,7 @@ class Moments:
 
     @cached_property
     def followed(self) -> list[np.ndarray]:
-        """Rows of the first window of each gap that are the same individuals, as far as can be told.
+        """Rows at the start of each gap that are the same individuals, as far as can be told.
 
         Each is taken for the one nearest to where it was; whom is mistaken for whom does not
         matter much, because neighbours push alike.

@@ -339,7 +339,7 @@ class Problem:
 
     def _whole(self, estimate: Estimate) -> tuple[Drift, np.ndarray, np.ndarray | None]:
         """The functions of all directions, their coefficients, and the factor of the covariance."""
-        root = None if estimate.posterior is None else estimate.posterior.root
+        root = None if estimate.posterior is None else estimate.root
         if root is not None and self.entropy is not None and not self.entropy.learn:
             root = np.concatenate([root[:-1], np.zeros_like(root[-1:])])
         landscape = self.drift.landscape

@@ -9,7 +9,7 @@ import numpy as np
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block
-from stitchflow._weak_form.choices import Priors, Stages, shortest
+from stitchflow._weak_form.choices import Priors, Stages, other_ranges, shortest
 from stitchflow._weak_form.evidence import Equations, Posterior, log_volume, solve
 from stitchflow._weak_form.moments import Moments
 from stitchflow._weak_form.noise import Noise, OtherIndividuals, SameIndividuals, observe_all
@@ -30,6 +30,8 @@ class Estimate:
         misfit: the mean square of the whitened residuals, which is one where the model holds.
         rows: the number of these residuals.
         same: whether the same individuals were seen at every time.
+        others: the probability of the chosen range, and what other ranges add to the covariance;
+            None before the first round.
     """
 
     c: np.ndarray
@@ -41,6 +43,15 @@ class Estimate:
     misfit: float = np.nan
     rows: int = 0
     same: bool = False
+    others: tuple[float, np.ndarray] | None = None
+
+    @property
+    def root(self) -> np.ndarray:
+        """A factor of the covariance of coefficients and log beta, over all ranges."""
+        assert self.posterior is not None
+        assert self.others is not None
+        share, more = self.others
+        return np.concatenate([np.sqrt(share) * self.posterior.root, more], axis=1)
 
     @property
     def evidence(self) -> float:
@@ -91,7 +102,8 @@ def gauss_newton(
     # The strengths are those of plain least squares, whose residuals have an evidence.
     assert found.posterior is not None
     kept = {found.span: priors[found.span]}
-    better, _ = _rounds(moments, noise, kept, found, learn_beta, most, tell, white)
+    few = most if noise.shares_errors else constants.FULL_ROUNDS
+    better, _ = _rounds(moments, noise, kept, found, learn_beta, few, tell, white)
     found = better if better.misfit < constants.MISFIT else found
     if not (noise.shares_errors and learn_beta):
         return found
@@ -156,7 +168,7 @@ def _rounds(
     With a `white` of earlier rounds, its choice of averages and their strengths are kept and the
     equations are corrected for shared errors.
     """
-    now, last, halves, corrected = start, None, 0, white is not None
+    now, last, halves, corrected, others = start, None, 0, white is not None, start.others
     strengths: dict[tuple[int, float], np.ndarray] = {}
     stages = Stages(priors)
     if corrected and start.posterior is not None:
@@ -192,12 +204,16 @@ def _rounds(
             equations.add_about_beta(*moments.springs.about_beta(now.beta, noise.beta_is_noise))
         if corrected:
             equations.subtract(*shared_errors(observed, white), now.c)
-        span, posterior = shortest(equations, stages.allowed, learn_beta, strengths, corrected)
+        span, each = shortest(equations, stages.allowed, learn_beta, strengths, corrected)
+        posterior = each[span]
+        if not corrected:
+            others = other_ranges(span, each)
         if settled and not corrected and span in strengths:
             # Linearisations of neighbouring rounds differ in which widths they ask for.
             middle = np.sqrt(posterior.precisions * strengths[span])
             posterior = solve(equations, priors[span], learn_beta, middle, fixed=True)
-        strengths = {**strengths, span: posterior.precisions}
+        strengths |= {key: p.precisions for key, p in each.items()}
+        strengths[span] = posterior.precisions
         misfit, spare = size / max(equations.rows, 1), heat * posterior.known
         last = _Round(now.c, now.beta, white, size, misfit, spare)
         moved = sum(float(((a[:, :-1] @ (posterior.mean - now.c)) ** 2).sum()) for a in designs)
@@ -214,6 +230,7 @@ def _rounds(
             misfit,
             equations.rows,
             noise.beta_is_noise,
+            others,
         )
         tell(now)
         if stages.ended(still, most):
