@@ -316,9 +316,9 @@ def _some_of(everybody, rows, drift, c, tests, duration):
 
 
 def test_the_correction_for_unseen_individuals_has_no_bias():
-    """Over ways to see 40 of 80: the slope of least squares at the truth is zero on average."""
+    """Over ways to see 20 of 80: the slope of least squares at the truth is zero on average."""
     rng = np.random.default_rng(10)
-    total, n, duration, draws = 80, 40, 1e-3, 500
+    total, n, duration, draws = 80, 20, 1e-3, 300
     everybody = rng.normal(size=(total, 2))
     tests = Bumps.for_points(everybody, (1.0,), 100)
     push = PairPush(Splines(5.0, 8, True), "interaction")
@@ -328,16 +328,15 @@ def test_the_correction_for_unseen_individuals_has_no_bias():
     for _ in range(draws):
         o = _some_of(everybody, rng.permutation(total)[:n], drift, c, tests, duration)
         (errors,) = o.shared
-        plain.append((o.design.T @ o.residual)[5:-1])
-        corrected.append(plain[-1] - errors.of_residual(inverse, None)[5:-1])
+        plain.append((o.design.T @ o.residual)[:-1] @ c)  # along the truth: how far it shrinks
+        corrected.append(plain[-1] - errors.of_residual(inverse, None)[:-1] @ c)
         residuals.append(o.residual)
         covariances.append(np.trace(errors.covariance))
-    bias, left = np.mean(plain, axis=0), np.mean(corrected, axis=0)
-    error = np.std(corrected, axis=0) / np.sqrt(draws)
-    assert np.linalg.norm(bias) > 5.0 * np.linalg.norm(error)  # there is something to correct
-    assert np.linalg.norm(left) < 0.35 * np.linalg.norm(bias)
+    bias, left, error = np.mean(plain), np.mean(corrected), np.std(corrected) / np.sqrt(draws)
+    assert bias < -10.0 * error  # least squares shrinks pushes
+    assert abs(left) < 3.0 * error + 0.1 * abs(bias)
     # The covariance of a draw without replacement, to within second order in 1 / n.
-    assert np.mean(covariances) == pytest.approx(np.trace(np.cov(np.transpose(residuals))), rel=0.1)
+    assert np.mean(covariances) == pytest.approx(np.trace(np.cov(np.transpose(residuals))), rel=0.2)
 
 
 def test_how_long_unseen_pushes_last():
