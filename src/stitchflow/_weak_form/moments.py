@@ -248,7 +248,8 @@ class Moments:
         Each is taken for the one nearest to where it was; whom is mistaken for whom does not
         matter much, because neighbours push alike.
         """
-        found = [np.arange(len(self.gaps[0].here.x))]
+        first = len(self.gaps[0].here.x)
+        found = [np.random.default_rng(0).permutation(first)[: constants.MOST_LINES]]
         for before, gap in pairwise(self.gaps):
             apart = cdist(before.here.x[found[-1]], gap.here.x, "sqeuclidean")
             kept, rows = linear_sum_assignment(apart)

@@ -145,13 +145,17 @@ def _with_lasting(moments: Moments, observed: list[Observation]) -> list[Observa
     times the variance of errors that are new in each gap. Those who were seen stand for the unseen;
     they are followed from place to place.
     """
-    sums, alone = 0.0, 0.0
-    usual = sum(np.diag(o.covariance) for o in observed)
-    for o, rows in zip(observed, moments.followed, strict=True):
-        errors = next(e for e in o.shared if isinstance(e, ErrorsOfUnseen))
-        done = errors.done[rows] / np.sqrt(usual)
-        sums, alone = sums + done, alone + float((done**2).sum())
-    lasting = max(float(np.square(sums).sum()) / alone, 1.0) if alone > 0.0 else 1.0
+    each = [[e for e in o.shared if isinstance(e, ErrorsOfUnseen)] for o in observed]
+    if not all(each):
+        return observed
+    sums: dict[int | None, np.ndarray] = {}
+    alone, usual = 0.0, np.sqrt(np.mean([np.diag(o.covariance) for o in observed], axis=0) + 1e-300)
+    for (errors,), gap, rows in zip(each, moments.gaps, moments.followed, strict=True):
+        done, own = errors.done[rows] / usual, gap.here.condition
+        sums[own] = sums.get(own, np.zeros(done.shape)) + done
+        alone += float((done**2).sum())
+    together = sum(float((total**2).sum()) for total in sums.values())
+    lasting = max(together / alone, 1.0) if alone > 0.0 else 1.0
     return [
         replace(o, unseen=None if o.unseen is None else lasting * o.unseen, lasting=lasting)
         for o in observed
