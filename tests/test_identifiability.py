@@ -121,11 +121,14 @@ def test_a_centred_population_does_not_tell_attraction_from_a_bowl(centred):
 
 
 @pytest.mark.slow
-def test_the_posterior_hides_what_the_prior_decides(centred):
-    """Why the information of the data is used: W is set to zero, and its error with it."""
+def test_errors_say_that_another_range_would_do_as_well(centred):
+    """The chosen range sets W to zero; with the others, the error holds the true W."""
     r = np.array([1.0])
-    assert centred.uncertainty.interaction(r).sd < 0.01
-    assert abs(centred.uncertainty.interaction(r).mean + np.exp(-0.5)) > 0.5
+    found = centred.uncertainty.interaction(r)
+    gap = np.abs(found.mean + np.exp(-0.5))
+    assert (gap > 0.5).all()
+    assert (gap < 1.645 * found.sd).all()
+    assert (found.sd < 3.0 * np.exp(-0.5)).all()
     assert identifiability(centred).term("W").error > 0.5
 
 
