@@ -10,7 +10,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block
-from stitchflow._weak_form.choices import Priors, shortest
+from stitchflow._weak_form.choices import Priors, other_ranges, shortest
 from stitchflow._weak_form.evidence import Equations, Posterior
 from stitchflow._weak_form.moments import Moments
 from stitchflow._weak_form.noise import Noise, observe_all
@@ -116,7 +116,8 @@ def climb(
     now, damping = start, 0.0
     for count in range(1, constants.FOLLOWED_ROUNDS + 1):
         equations, misfit = point.equations(noise.beta_is_noise)
-        span, posterior = shortest(equations, priors, learn_beta, strengths, False)
+        span, each = shortest(equations, priors, learn_beta, strengths, False)
+        posterior, others = each[span], other_ranges(span, each)
         if span in strengths:  # neighbouring rounds differ in which widths they ask for
             middle = np.sqrt(posterior.precisions * strengths[span])
             posterior = replace(posterior, precisions=middle)
@@ -134,6 +135,8 @@ def climb(
             gain < constants.STILL,
             misfit,
             equations.rows,
+            noise.beta_is_noise,
+            others,
         )
         tell(now)
         if better is None or now.converged:
