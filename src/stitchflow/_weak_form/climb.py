@@ -135,8 +135,7 @@ def climb(
             gain < constants.STILL,
             misfit,
             equations.rows,
-            noise.beta_is_noise,
-            others,
+            others=others,
         )
         tell(now)
         if better is None or now.converged:
