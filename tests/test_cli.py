@@ -872,7 +872,7 @@ BAD = [
     (FIT + " --test-fraction nan", "--test-fraction must be in [0, 1), got nan"),
     (FIT + " --test-fraction some", "--test-fraction"),
     (FIT + " --test-fraction 0.001", "--test-fraction 0.001"),
-    (FIT + " --method magic", "--method must be one of stitching, stitching-varying, nearest"),
+    (FIT + " --method magic", "--method must be one of weak-form, stitching, stitching-varying"),
     (FIT + " --seed one", "--seed"),
     (FIT + " --seed -1", "--seed"),
     (FIT + " --seed 99999999999999999999", "--seed"),
