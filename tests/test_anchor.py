@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import stitchflow as sf
+from stitchflow._stitching.anchor import arrival_ratio
 
 SHORT = {"optimiser": sf.Optimiser(steps=200), "particles": 60, "nodes": 10}
 TOLD = {**SHORT, "anchor": sf.ByAverages()}
@@ -83,6 +84,13 @@ def test_what_averages_do_not_tell_is_left_to_networks(data):
     assert asked(sf.Energy((sf.Potential(),)), data) is None
     # Nothing is explained to within a tenth of its noise.
     assert asked(sf.Potential() + sf.Entropy(), data, misfit=0.01) is None
+
+
+def test_snapshots_that_arrive_elsewhere_are_noticed(data):
+    told = asked(sf.Potential() + sf.Entropy(), data)
+    assert arrival_ratio(told, data) < 1.5
+    assert arrival_ratio(told, falling(1.0, 0.4)) > 3.0
+    assert asked(sf.Potential() + sf.Entropy(), data, apart=0.0) is None
 
 
 def test_a_negative_misfit_is_refused():

@@ -21,7 +21,7 @@ def force(x):
     return np.stack([-4.0 * x[:, 0] * (x[:, 0] ** 2 - 1.0), -4.0 * x[:, 1]], axis=1)
 
 
-def branching(seed: int) -> anndata.AnnData:
+def branching(seed: int):
     """Cells that leave the saddle for one of two wells, with genes that do or do not follow.
 
     The first genes are the coordinate along which cells branch, with noise of the same size and of

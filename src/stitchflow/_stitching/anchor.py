@@ -14,6 +14,8 @@ import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
+
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.energy import Energy
@@ -56,27 +58,34 @@ class NoAnchor(Anchor):
 class ByAverages(Anchor):
     """The energy is the weak form's where the averages of the data tell it. The default.
 
-    They do where the weak form knows all terms of the energy, its rounds have settled, and its
-    residuals are of the size of sampling noise. Otherwise, as with few snapshots that are far
-    apart, networks are trained; also where individuals are followed, whose paths tell more than
-    averages do.
+    They do where the weak form knows all terms of the energy, its rounds have settled, its
+    residuals are of the size of sampling noise, and whole snapshots, not only the averages that
+    were fitted, arrive where the next ones were seen. Otherwise, as with few snapshots that are far
+    apart, networks are trained. They also are where individuals are followed, whose paths tell more
+    than averages do, and in many dimensions, where the weak form has too few functions.
 
     Arguments:
         misfit: the largest mean square of the weak form's residuals, in units of their noise.
+        apart: the largest energy distance between carried individuals and those seen next, as a
+            multiple of what individuals that are dealt out at random to the two show.
 
     >>> sf.Stitching(anchor=ByAverages(misfit=1.5)).anchor.misfit
     1.5
     """
 
     misfit: float = defaults.ANCHOR_MISFIT
+    apart: float = defaults.ANCHOR_APART
 
     def __post_init__(self) -> None:
         check_number(self.misfit, "misfit", 0.0)
+        check_number(self.apart, "apart", 0.0)
 
     def estimate(self, energy: Energy, data: Snapshots, units: Units) -> WeakFlow | None:
         pairs = energy.only(Interaction) or energy.only(VectorKernel)
-        if units != data.units or data.paired or not (energy.needs_density or pairs):
-            return None  # without a score and without pair forces a residual has no such errors
+        if units != data.units or data.paired or data.dim > defaults.ANCHOR_DIMENSIONS:
+            return None
+        if not (energy.needs_density or pairs):  # the residual reads nothing that is noisy
+            return None
         try:
             method = WeakForm(energy)
         except BadInput:  # a term that averages do not tell
@@ -86,7 +95,8 @@ class ByAverages(Anchor):
             few = data.subsample(defaults.SCREENED, 0)
             if self._explained(method, few) is None:
                 return None
-        return self._explained(method, data)
+        told = self._explained(method, data)
+        return None if told is None or arrival_ratio(told, data) > self.apart else told
 
     def _explained(self, method: WeakForm, data: Snapshots) -> WeakFlow | None:
         """The flow of a weak form that explains the averages of `data`; None of one that fails."""
@@ -98,3 +108,38 @@ class ByAverages(Anchor):
         assert flow.misfit is not None
         explained = flow.misfit <= self.misfit and flow.settled
         return flow if found.status.ok and explained else None
+
+
+def arrival_ratio(flow: WeakFlow, data: Snapshots) -> float:
+    """How far carried individuals are from those seen next, in units of chance.
+
+    The energy distance between the two, summed over some gaps, is divided by its mean over random
+    deals of all of them to two clouds. It is about one where both are draws of one population.
+
+    Arguments:
+        flow: what carries individuals.
+        data: the snapshots.
+    """
+    rng = np.random.default_rng(0)
+    size = min(defaults.SCREENED, *(int(n) for n in data.counts))
+    number = min(len(data) - 1, max(defaults.ANCHOR_GAPS, defaults.ANCHOR_INDIVIDUALS // size))
+    gaps = np.unique(np.linspace(0, len(data) - 2, number).astype(int))
+    seen, chance = 0.0, 0.0
+    for k in gaps:
+        x0, labels = data.cloud(k), None if data.groups is None else data.groups[data.slice(k)]
+        when = data.times[k : k + 2]
+        ends = np.asarray(flow.simulate(x0, when, 0, groups=labels)[-1])
+        some = lambda x, k: x[rng.choice(len(x), size, False, data.cloud_weights(k) / len(x))]
+        both = np.concatenate([some(ends, k), some(data.cloud(k + 1), k + 1)])
+        far = np.sqrt(((both[:, None] - both[None]) ** 2).sum(axis=-1))
+        seen += _energy_distance(far, np.arange(2 * size), size)
+        deals = (rng.permutation(2 * size) for _ in range(defaults.ANCHOR_DEALS))
+        chance += float(np.mean([_energy_distance(far, deal, size) for deal in deals]))
+    return seen / max(chance, 1e-300)
+
+
+def _energy_distance(far: np.ndarray, order: np.ndarray, size: int) -> float:
+    """$2E|X-Y| - E|X-X'| - E|Y-Y'|$ where X are the first of an order and Y the others."""
+    signs = np.ones(len(order))
+    signs[order[size:]] = -1.0
+    return float(-signs @ far @ signs) / size**2

@@ -190,6 +190,14 @@ START_BETA = 0.5
 # energy is taken over; with more, the averages are not explained.
 ANCHOR_MISFIT = 2.5
 
+# The largest distance between carried individuals and those seen next, in units of chance: the
+# energy is then wrong by less than sampling noise. At least so many gaps and individuals are looked
+# at, and so many random deals tell chance.
+ANCHOR_APART, ANCHOR_GAPS, ANCHOR_INDIVIDUALS, ANCHOR_DEALS = 1.5, 5, 1500, 20
+
+# The largest number of dimensions; beyond, the weak form is coarser than a network.
+ANCHOR_DIMENSIONS = 5
+
 # Individuals of a snapshot that show beforehand, in seconds, that averages are far from explained.
 SCREENED = 300
 
