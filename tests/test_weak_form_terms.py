@@ -300,7 +300,7 @@ def test_settings_of_the_command_line():
     assert chosen.growth is not None
     paired = sf.WeakForm().with_settings({"radial": False}, interaction=True)
     assert not paired.energy.only(sf.Interaction)[0].radial
-    with pytest.raises(sf.BadInput, match="has the settings field, growth, radial"):
+    with pytest.raises(sf.BadInput, match="has the settings conditions, field, growth, radial"):
         sf.WeakForm().with_settings({"steps": 3})
     with pytest.raises(sf.BadInput, match="true or false"):
         sf.WeakForm().with_settings({"field": 3})

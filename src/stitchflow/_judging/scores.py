@@ -98,13 +98,13 @@ def broken(name: str) -> str:
 def fitting(names: list[str], room: int) -> list[list[str]]:
     """The `names` of columns in parts whose headings and numbers take at most `room` characters.
 
-    >>> fitting(["stitching-varying", "nearest", "ot-linear"], 20)
+    >>> fitting(["stitching-varying", "nearest", "ot-linear"], 23)
     [['stitching-varying', 'nearest'], ['ot-linear']]
     """
     parts: list[list[str]] = [[]]
     used = 0
     for name in names:
-        wide = max(7, *map(len, broken(name).split("\n"))) + 2
+        wide = max(7, *map(len, broken(name).split("\n"))) + 3  # and the space between
         if parts[-1] and used + wide > room:
             parts.append([])
             used = 0
