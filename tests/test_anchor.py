@@ -95,6 +95,12 @@ def test_snapshots_that_arrive_elsewhere_are_noticed(data, told):
     assert arrival_ratio(told, falling(1.0, 0.4)) > 3.0
 
 
+def test_individuals_without_weight_do_not_count(data, told):
+    weights = np.where(np.arange(len(data.x)) % 3 == 0, 0.0, 1.0)
+    some = sf.Snapshots.from_table(data.x, data.times[data.index], weights=weights)
+    assert arrival_ratio(told, some) < 1.5
+
+
 def test_a_negative_misfit_is_refused():
     with pytest.raises(ValueError, match="misfit"):
         sf.ByAverages(misfit=-1.0)

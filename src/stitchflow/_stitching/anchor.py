@@ -96,7 +96,8 @@ class ByAverages(Anchor):
             if self._explained(method, few) is None:
                 return None
         told = self._explained(method, data)
-        return None if told is None or arrival_ratio(told, data) > self.apart else told
+        # A ratio that is not a number, of individuals who were lost on the way, does not pass.
+        return told if told is not None and arrival_ratio(told, data) <= self.apart else None
 
     def _explained(self, method: WeakForm, data: Snapshots) -> WeakFlow | None:
         """The flow of a weak form that explains the averages of `data`; None of one that fails."""
@@ -121,14 +122,17 @@ def arrival_ratio(flow: WeakFlow, data: Snapshots) -> float:
         data: the snapshots.
     """
     rng = np.random.default_rng(0)
-    size = min(defaults.SCREENED, *(int(n) for n in data.counts))
+    counted = (int((data.cloud_weights(k) > 0).sum()) for k in range(len(data)))
+    size = min(defaults.SCREENED, *counted)
     number = min(len(data) - 1, max(defaults.ANCHOR_GAPS, defaults.ANCHOR_INDIVIDUALS // size))
     gaps = np.unique(np.linspace(0, len(data) - 2, number).astype(int))
     seen, chance = 0.0, 0.0
     for k in gaps:
         x0, labels = data.cloud(k), None if data.groups is None else data.groups[data.slice(k)]
         when = data.times[k : k + 2]
-        ends = np.asarray(flow.simulate(x0, when, 0, groups=labels)[-1])
+        ends = np.asarray(
+            flow.simulate(x0, when, weights=data.uneven_weights(k), groups=labels)[-1]
+        )
         some = lambda x, k: x[rng.choice(len(x), size, False, data.cloud_weights(k) / len(x))]
         both = np.concatenate([some(ends, k), some(data.cloud(k + 1), k + 1)])
         far = np.sqrt(((both[:, None] - both[None]) ** 2).sum(axis=-1))
