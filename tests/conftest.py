@@ -13,9 +13,17 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 install_import_hook("stitchflow", "shapes.arrays_only")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+# Programs of tests run for an instant: to optimise them would take longer than to run them.
+QUICK = "jax_disable_most_optimizations"
+os.environ[QUICK.upper()] = "1"  # for the processes that tests start
+
+# Choices by evidence can turn on the last digit, so these files compile as users do. Their time is
+# not spent on compilation.
+AS_USERS_DO = ("test_weak_form", "test_identif")
 
 # The files that take longest. Workers get them first, so that none waits for another at the end.
-LONGEST = ("test_stitching", "test_cli", "test_demo", "test_diagnose", "test_readme", "test_pages")
+LONGEST = ("test_contract", "test_stitching", "test_cli", "test_pages", "test_identifiability")
+LONGEST += ("test_demo", "test_readme", "test_anchor", "test_diagnose", "test_known_truth")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,8 +32,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def leave_nothing_behind():
+def leave_nothing_behind(request: pytest.FixtureRequest):
     """What one file compiled or drew no other file needs; kept, it would fill gigabytes."""
+    jax.config.update(QUICK, not request.path.stem.startswith(AS_USERS_DO))
     yield
     jax.clear_caches()
     if "matplotlib.pyplot" in sys.modules:

@@ -358,7 +358,7 @@ def test_the_same_seed_gives_the_same_values_and_another_does_not(stitched, tmp_
         ("--no-entropy", "stitching", ["Potential"]),
     ],
 )
-def test_methods_and_terms_are_chosen(tmp_path, data, arguments, name, terms):
+def test_methods_and_terms_are_chosen(tmp_path, data, no_report, arguments, name, terms):
     run = tmp_path / "run"
     succeed("fit", data, "--out", run, *arguments.split(), *(QUICK if terms else ()))
     fit = sf.load(run)

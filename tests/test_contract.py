@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import numpy as np
 import pytest
 
@@ -15,14 +14,6 @@ SMALL |= {"centres": 5, "degree": 2, "moves": 2, "inner": 2}
 HIDDEN = (8,)
 TIMES = [0.0, 1.0, 3.0]
 N = 20  # points of every cloud that is asked about: one compilation does for all calls
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """The programs here run for an instant, and optimising them would be all the time there is."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def small(method):
@@ -67,7 +58,12 @@ def data():
     return sf.Snapshots.from_arrays(clouds, TIMES, weights)
 
 
-@pytest.fixture(scope="module", params=sf.METHODS)
+# V(x, t) is another potential in the same method, and one of them is fitted in test_cli.py.
+VARYING = {"stitching-varying", "stitching-paper-varying"}
+FULL = [pytest.param(m, marks=pytest.mark.full) if m in VARYING else m for m in sf.METHODS]
+
+
+@pytest.fixture(scope="module", params=FULL)
 def fit(request, data):
     return sf.fit(data, small(sf.METHODS[request.param]()), key=3, progress=False)
 

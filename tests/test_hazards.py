@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -401,16 +400,9 @@ ODD = {
 }
 
 
-@pytest.fixture
-def quick_compilation():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ODD)
-def test_a_fit_to_odd_data_is_finite(kind, quick_compilation):
+def test_a_fit_to_odd_data_is_finite(kind):
     clouds = [ODD[kind](RNG.normal(size=(12, 2)) + k, k) for k in range(3)]
     data = sf.Snapshots.from_arrays(clouds, [0.0, 1.0, 2.5])
     method = sf.Stitching(

@@ -64,6 +64,12 @@ def far():
 
 
 @pytest.fixture(scope="module")
+def near():
+    """The same with few individuals, where only words and pictures are asked for."""
+    return sf.fit(ou(500, np.linspace(0.0, 1.0, 6)), sf.WeakForm(), progress=False)
+
+
+@pytest.fixture(scope="module")
 def centred():
     return sf.fit(attracted([0.0]), sf.WeakForm(PAIRS), progress=False)
 
@@ -153,10 +159,10 @@ def test_the_information_of_followed_individuals_is_that_of_their_paths():
     assert found.bowl() is None
 
 
-def test_a_fit_without_standard_errors_is_told_by_a_weak_form():
-    far = sf.fit(ou(500, np.linspace(0.0, 1.0, 6)), sf.WeakForm(), progress=False)
-    other = sf.Fit(sf.Stitching(), Falling(1), far.energy, far.status, [], 0, 0.0, data=far.data)
-    found, own = identifiability(other), identifiability(far)
+def test_a_fit_without_standard_errors_is_told_by_a_weak_form(near):
+    told = near.energy, near.status
+    other = sf.Fit(sf.Stitching(), Falling(1), *told, [], 0, 0.0, data=near.data)
+    found, own = identifiability(other), identifiability(near)
     assert found.estimated
     assert "The fit has no standard errors" in str(found)
     assert found.term("V").share == pytest.approx(own.term("V").share, rel=1e-6)
@@ -204,9 +210,8 @@ def test_bands_are_1645_standard_errors_in_the_gauge_that_is_stated(far):
         interaction_band(far, far.data)
 
 
-@pytest.mark.slow
-def test_the_report_shows_bands_and_what_is_assumed(far, tmp_path):
-    write_report(far, tmp_path / "report.html", test=far.data)
+def test_the_report_shows_bands_and_what_is_assumed(near, tmp_path):
+    write_report(near, tmp_path / "report.html", test=near.data.subsample(100))
     page = (tmp_path / "report.html").read_text()
     assert 'class="area"' in page
     assert "Bands hold given the smoothness" in page

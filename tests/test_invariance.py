@@ -86,13 +86,6 @@ def test_the_objective_does_not_mind_being_turned_or_reordered(x64):
     assert np.abs(objective(2.0 * np.eye(2), in_order) - plain).min() > 0.01
 
 
-@pytest.fixture
-def quick_compilation():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def fitted(clouds, times, **settings) -> sf.Fit:
     energy = settings.pop("energy", sf.Potential(hidden=(8,)) + sf.Entropy())
     method = sf.Stitching(energy, 12, 6, optimiser=sf.Optimiser(steps=15), **settings)
@@ -101,7 +94,7 @@ def fitted(clouds, times, **settings) -> sf.Fit:
 
 
 @pytest.mark.full
-def test_a_fit_moves_grows_and_slows_with_the_data(x64, quick_compilation):
+def test_a_fit_moves_grows_and_slows_with_the_data(x64):
     """x -> a x + b and t -> c t + d: velocities by a / c, V and beta by a^2 / c."""
     a, b, c, d = 40.0, np.array([300.0, -7.0]), 0.25, 1000.0
     plain = fitted(CLOUDS, TIMES)
@@ -118,7 +111,7 @@ def test_a_fit_moves_grows_and_slows_with_the_data(x64, quick_compilation):
 
 
 @pytest.mark.full
-def test_a_fit_does_not_mind_the_order_of_rows(x64, quick_compilation):
+def test_a_fit_does_not_mind_the_order_of_rows(x64):
     order = RNG.permutation(12)
     settings = {"energy": sf.Potential(hidden=(8,)), "learn_bandwidth": False}
     plain = fitted(CLOUDS, TIMES, **settings)

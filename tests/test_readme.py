@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import stitchflow as sf
+from stitchflow._stitching import defaults as _defaults
 from stitchflow.datasets import double_well
 
 ROOT = Path(__file__).parents[1]
@@ -18,8 +19,11 @@ def test_there_are_two_examples_of_five_lines():
     assert [len(block.strip().splitlines()) for block in BLOCKS] == [5, 5]
 
 
+@pytest.mark.parametrize("steps", [60, pytest.param(_defaults.STEPS, marks=pytest.mark.full)])
 @pytest.mark.parametrize("block", BLOCKS, ids=["arrays", "anndata"])
-def test_examples_run(block, tmp_path, monkeypatch, capsys):
+def test_examples_run(block, steps, tmp_path, monkeypatch, capsys):
+    """At a small budget; with the defaults, test_demo.py fits the same data."""
+    monkeypatch.setattr(_defaults, "STEPS", steps)
     if "anndata" in block:
         anndata = pytest.importorskip("anndata")
         import pandas as pd
