@@ -36,9 +36,9 @@ def no_cache(monkeypatch):
 
 def test_the_list_is_the_protocol():
     names = list(TASKS)
-    assert len(names) == 52
+    assert len(names) == 58
     assert sum(name.startswith("synthetic-") for name in names) == 30
-    assert sum(name.startswith("eb-") for name in names) == 4
+    assert sum(name.startswith("eb-") for name in names) == 10
     assert sum(name.startswith("three-marginals-") for name in names) == 5
     assert sum(name.startswith("populations-") for name in names) == 4
     rest = {"wavy-valley", "wavy-valley-code", "cis", "chiral", "chiral-dense", "chiral-all"}

@@ -56,7 +56,7 @@ def paper_runs(quick: bool = False) -> Iterator[Run]:
         if task.simulated_by_euler and not quick:
             euler += [Run(task.name, seed=seed, euler=True) for seed in seeds]
         if not task.name.endswith("-varying"):  # its twin has the same data
-            recorded = task.family in ("eb", "eb-gaps", "cis")
+            recorded = task.family in ("eb", "eb-gaps", "eb-loo", "cis")
             pairs = itertools.product(TRIVIAL, range(1) if recorded else seeds)
             trivial += [Run(task.name, method, seed) for method, seed in pairs]
     return iter([*ours, *trivial, *euler, *([] if quick else published_runs())])

@@ -63,6 +63,15 @@ EB_GAPS: dict[str, tuple[float, float, float]] = {
     "stitching V(x,t), paper": (0.84, 0.92, 0.88),
 }
 
+# W1 at t = 1, 2, 3, left out one at a time, and their mean; all cells of the left-out time. Best
+# checkpoint advised (OTP-FM); the potentials may be of left-out cells (WLF-OT).
+EB_LOO: dict[str, tuple[str, str, str, str]] = {
+    "OTP-FM": ("0.618", "0.657", "0.654", "0.643"),
+    "OT-MFM": ("-", "-", "-", "0.713"),
+    "OT-CFM": ("-", "-", "-", "0.81 to 0.82"),
+    "WLF-OT": ("-", "-", "-", "0.641"),
+}
+
 # w1, w2, bures, mmd, R2(V), R2(W).
 CIS: dict[str, tuple[float, ...]] = {
     "JKOnet*, paper": (50.06, 82.62, 10120.0, 0.173, 0.04, 0.72),

@@ -10,6 +10,7 @@ import numpy as np
 
 from paper import published
 from stitchflow import datasets
+from stitchflow.bench._tasks import LEFT_OUT
 
 BASELINES = {"nearest": "nearest snapshot", "ot-linear": "straight optimal transport"}
 OURS = "stitching"
@@ -376,6 +377,24 @@ def embryoid_gaps(results: Results) -> str:
     told = f"Goal: the better of the two at most 0.80: {number(best)}, "
     told += mark(best is not None and best <= 0.80) + "."
     return f"{markdown(['method', 't = 1', 't = 3', 'mean W2'], rows)}\n\n{told}"
+
+
+def embryoid_unseen(results: Results) -> str:
+    rows = [[name, *values] for name, values in published.EB_LOO.items()]
+    ours = {("", OURS): "**stitching V(x), ours**", ("-varying", OURS): "**V(x,t), ours**"}
+    ours |= {("", method): name for method, name in BASELINES.items()}
+    tasks = [f"eb-loo-{t:g}" for t in LEFT_OUT]
+    mean = lambda values: None if None in values else float(np.mean(values))
+    for (ending, method), name in ours.items():
+        told = {"method": method}
+        scores = [results.mean(task + ending, "interpolate", "w1", **told) for task in tasks]
+        rows.append([name, *(number(score) for score in (*scores, mean(scores)))])
+    floors = [results.mean(task, "interpolate", "w1", column="floor") for task in tasks]
+    if None in floors:  # the same for all methods
+        told = {"method": "ot-linear", "column": "floor"}
+        floors = [results.mean(task, "interpolate", "w1", **told) for task in tasks]
+    rows.append(["floor (two halves)", *(number(floor) for floor in (*floors, mean(floors)))])
+    return markdown(["method", *(f"t = {t:g}" for t in LEFT_OUT), "mean W1"], rows)
 
 
 def cis(results: Results) -> str:

@@ -38,6 +38,7 @@ from stitchflow.metrics import DISTANCES
 OBSERVED = (Protocol.MARGINAL, Protocol.ONE_STEP, Protocol.ROLLOUT)
 UNSEEN = (Protocol.INTERPOLATE,)
 BOTH = (*OBSERVED, *UNSEEN)
+LEFT_OUT = (1.0, 2.0, 3.0)  # one at a time, of the five times of EB
 MARGINALS = ("quadratic", "styblinski_tang", "bohachevsky", "wavy_plateau", "oakley_ohagan")
 
 
@@ -153,13 +154,13 @@ def _embryoid(seed: int, euler: bool) -> Problem:
     return Problem(*datasets.embryoid())
 
 
-def _embryoid_gaps(seed: int, euler: bool) -> Problem:
-    """All cells of times 0, 2 and 4 for training; all cells of 1 and 3 for scores."""
+def _embryoid_without(times: list[float], seed: int, euler: bool) -> Problem:
+    """All cells of the other times for training; all cells of `times` for scores."""
     parts = datasets.embryoid()
     x = np.concatenate([part.x for part in parts])
     t = np.concatenate([part.times[part.index] for part in parts])
     cells = Snapshots.from_table(x, t)
-    return Problem(cells.keep_times([0.0, 2.0, 4.0]), cells.keep_times([1.0, 3.0]))
+    return Problem(cells.drop_times(times), cells.keep_times(times))
 
 
 def _cis(seed: int, euler: bool) -> Problem:
@@ -254,16 +255,22 @@ def _all_tasks() -> list[Task]:
     cells = {"family": "eb", "seeds": 5, "metrics": ("w1",), "published": _CELLS}
     gaps = {"family": "eb-gaps", "seeds": 5, "metrics": ("w2",), "protocols": UNSEEN}
     gaps |= {"published": _CELLS}
+    two = partial(_embryoid_without, [1.0, 3.0])
     chiral = {"family": "chiral", "published": _CHIRAL}
     tasks += [
         Task("eb-full", _embryoid, _diffusion, **cells),
         Task("eb-full-varying", _embryoid, _varying, **cells),
-        Task("eb-leave-two-out", _embryoid_gaps, _diffusion, **gaps),
-        Task("eb-leave-two-out-varying", _embryoid_gaps, _varying, **gaps),
+        Task("eb-leave-two-out", two, _diffusion, **gaps),
+        Task("eb-leave-two-out-varying", two, _varying, **gaps),
         Task("cis", _cis, _interacting, "cis", metrics=tuple(DISTANCES), published=_RING),
         Task("chiral", _chiral, _kernel, **chiral),
         Task("chiral-dense", _chiral_dense, _kernel, **chiral),
     ]
+    unseen = {"family": "eb-loo", "metrics": ("w1",), "protocols": UNSEEN}
+    for t in LEFT_OUT:  # one fit each; the score is the mean of the three
+        load = partial(_embryoid_without, [t])
+        tasks.append(Task(f"eb-loo-{t:g}", load, _diffusion, **unseen))
+        tasks.append(Task(f"eb-loo-{t:g}-varying", load, _varying, **unseen))
     apart = {"seeds": 0, "metrics": ("w1",)}
     close = {"family": "three-marginals", "recovery": Square, **apart}
     many = {"family": "populations", "recovery": Within, **apart}

@@ -6,6 +6,7 @@ list methods in this order, those without training first.
 
 # ruff: isort: off
 from stitchflow.rivals._nearest import Nearest as Nearest
+from stitchflow.rivals._tracks import Tracks as Tracks
 from stitchflow.rivals._ot_linear import OTLinear as OTLinear
 from stitchflow.rivals._ot_spline import OTSpline as OTSpline
 from stitchflow.rivals._jkonet import JKOnet as JKOnet
