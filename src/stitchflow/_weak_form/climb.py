@@ -11,7 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block
 from stitchflow._weak_form.choices import Priors, other_ranges, shortest
-from stitchflow._weak_form.estimate import Estimate, scatter_of
+from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import Equations, Posterior
 from stitchflow._weak_form.moments import Moments
 from stitchflow._weak_form.noise import Noise, observe_all
@@ -66,12 +66,6 @@ class Point:
         white = Whitened(self.observed)
         residuals = white([o.residual for o in self.observed])
         return -0.5 * (sum(float(r @ r) for r in residuals) + white.log_volume)
-
-    @property
-    def scatter(self) -> float:
-        """How far gaps disagree about the size of the noise."""
-        residuals = [o.residual for o in self.observed]
-        return scatter_of(residuals, [np.ones(len(r)) for r in residuals])
 
     def equations(self, beta_is_noise: bool) -> tuple[Equations, float]:
         """The residuals as equations, and their mean square."""
@@ -187,7 +181,6 @@ def climb(
             equations.rows,
             others=others,
             move=np.append(posterior.mean - point.c, posterior.step),
-            scatter=point.scatter,
         )
         tell(now)
         if better is None or now.converged:

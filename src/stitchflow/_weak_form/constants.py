@@ -154,7 +154,7 @@ HESSIAN_STEP = 1e-4
 LEAST_DAMPING, MOST_DAMPING, FOLLOWED_ROUNDS, SHORT_STEPS = 0.1, 1e4, 40, 2
 
 # Equilibrium of the last snapshot: uniform points for each individual, whose chance then adds a
-# tenth to that of the individuals; rounds of logistic regression; the largest logit in them; and
-# the noises that are tried, in units of the first one.
-UNIFORM, REST_ROUNDS, MOST_LOGIT = 10, 8, 12.0
+# tenth to that of the individuals; rounds of logistic regression; the largest logit, beyond which
+# a point has no weight; and the noises that are tried, in units of the first one.
+UNIFORM, REST_ROUNDS, MOST_LOGIT = 10, 20, 30.0
 REST_BETAS = tuple(10.0 ** (k / 4) for k in range(-8, 9))

@@ -30,7 +30,6 @@ class Estimate:
         heat: by how much the posterior takes the variance of averages to be raised.
         move: how far the last round wanted to move coefficients and log beta, (f + 1,).
         relaxed: whether it rests on the last snapshot being at equilibrium.
-        scatter: the variance of log beta because gaps disagree about it; see `scatter_of`.
     """
 
     c: np.ndarray
@@ -46,22 +45,20 @@ class Estimate:
     heat: float = 1.0
     move: np.ndarray | None = None
     relaxed: bool = False
-    scatter: float = 0.0
 
     @property
     def root(self) -> np.ndarray:
         """A factor of the covariance of coefficients and log beta, over all ranges.
 
-        It is raised by `excess`, and that of log beta by `scatter`. Rounds that have not settled
-        may be as far from where they would end as the last of them wanted to go, and this is added.
-        Where the residuals refute the fit, all sizes are known to orders of magnitude only.
+        It is raised by `excess`. Rounds that have not settled may be as far from where they would
+        end as the last of them wanted to go, and this is added. Where the residuals refute the fit,
+        all sizes are known to orders of magnitude only.
         """
         assert self.posterior is not None
         assert self.others is not None
         share, more = self.others
         root = np.concatenate([np.sqrt(share) * self.posterior.root, more], axis=1)
-        apart = np.append(np.zeros(len(self.c)), np.sqrt(self.scatter))
-        root = np.column_stack([root * np.sqrt(self.excess), apart])
+        root = root * np.sqrt(self.excess)
         if not self.converged and self.move is not None:
             root = np.column_stack([root, self.move])
         if self.unexplained or self.implausibly_quiet:
@@ -117,22 +114,3 @@ class Estimate:
             times = f"{np.sqrt(1.0 / max(self.quiet, 1e-9)):.1f} times smaller"
             found.append(f"residuals are {times} than this noise would leave them")
         return found
-
-
-def scatter_of(residuals: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    """The variance of the logarithm of a common noise because gaps disagree about its size.
-
-    Each gap tells it by the mean square of its residuals. Where these differ by more than chance,
-    the noise is not what the model says, and how far they differ is how far their mean is known.
-
-    Arguments:
-        residuals: of unit variance where the model holds, those of each gap.
-        expected: their expected squares.
-    """
-    told = [k for k, r in enumerate(residuals) if len(r)]
-    if len(told) < 2:
-        return 0.0
-    sizes = np.array([residuals[k] @ residuals[k] / expected[k].sum() for k in told])
-    chance = np.mean([2.0 / len(residuals[k]) for k in told])
-    beyond = sizes.var(ddof=1) / max(sizes.mean(), 1e-300) ** 2 - chance
-    return max(float(beyond), 0.0) / len(told)

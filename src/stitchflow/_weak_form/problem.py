@@ -42,7 +42,7 @@ from stitchflow._weak_form.noise import (
     SameIndividuals,
 )
 from stitchflow._weak_form.pair_push import PairPush
-from stitchflow._weak_form.solve import gauss_newton, prefers_same
+from stitchflow._weak_form.solve import gauss_newton, misfit_at, prefers_same
 from stitchflow._weak_form.springs import Springs
 from stitchflow._weak_form.turning import field_parts
 from stitchflow._weak_form.uncertainty import Uncertainty
@@ -171,7 +171,7 @@ class Problem:
         seen_again = "the same individuals were seen again"
         if moments.plainly_same and self.drift.growth is None:
             found = self._solved(moments, SameIndividuals(), self._nothing, looks)
-            return found, seen_again, _history(looks)
+            return self._looked_at_widely(found, self.tests), seen_again, _history(looks)
         apart = self._apart(looks)
         if apart.relaxed:
             return apart, "the last snapshot passes for an equilibrium", _history(looks)
@@ -206,7 +206,12 @@ class Problem:
         kept = [end for end in ends if end.misfit < constants.MISFIT] or ends or [found]
         best, again = max(kept, key=lambda end: end.evidence), self.moments(self.tests)
         shaped = climb(again, noise, self.priors, best, learn, looks.append, True) if ends else None
-        return best if shaped is None else shaped
+        if shaped is None or shaped.others is None:
+            return best
+        # Both are approximations of one likelihood: how far they are apart is part of the error.
+        apart = np.append(shaped.c - best.c, np.log(shaped.beta / best.beta))
+        share, more = shaped.others
+        return replace(shaped, others=(share, np.column_stack([more, apart])))
 
     @property
     def _about_beta(self) -> Springs | None:
@@ -290,12 +295,11 @@ class Problem:
             filled = self._solved(lines, SameIndividuals(), self._nothing, [], few)
             filled = replace(filled, beta=self.beta)
             apart = self._solved(self.moments(coarse), noise, filled, looks)
-            rest = None if apart.misfit < constants.MISFIT else self._at_rest(coarse)
+            rest = self._at_rest(coarse)
             if rest is not None and rest.misfit < constants.MISFIT:
-                return rest
-            if rest is not None:
-                end = self._solved(self.moments(coarse), noise, replace(rest, rounds=0), looks)
-                apart = end if end.misfit < constants.MISFIT else apart
+                settled = apart.converged and apart.misfit < constants.MISFIT
+                if not settled or rest.evidence > apart.evidence:
+                    return rest
         known = np.inf if apart.posterior is None else apart.posterior.known
         # Where individuals multiply, averages have to tell places apart, however few their numbers.
         fine = self.drawn_tests(apart.beta, known if self.drift.growth is None else np.inf)
@@ -343,7 +347,19 @@ class Problem:
             if best.converged and best.misfit < constants.MISFIT:
                 break
         assert best is not None
-        return best
+        return self._looked_at_widely(best, smooth.tests)
+
+    def _looked_at_widely(self, found: Estimate, tests: Bumps) -> Estimate:
+        """An estimate for the same individuals with the misfit of averages that tell it best.
+
+        They have to be wide beside the noise that was found, and not only where it started: noise
+        that is large enough explains whatever narrow averages do.
+        """
+        wide = self.wide_tests(found.beta)
+        misfit = None
+        if wide.count < tests.count:
+            misfit = misfit_at(self.moments(wide), SameIndividuals(), found)
+        return found if misfit is None else replace(found, misfit=max(misfit, found.misfit))
 
     def fitted(self, estimate: Estimate, units: Units) -> Energy:
         """The energy with the coefficients of an estimate."""

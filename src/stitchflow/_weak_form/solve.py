@@ -10,7 +10,7 @@ import numpy as np
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block
 from stitchflow._weak_form.choices import Priors, Stages, other_ranges, shortest
-from stitchflow._weak_form.estimate import Estimate, scatter_of
+from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import Equations, Posterior, log_volume, solve
 from stitchflow._weak_form.moments import Moments
 from stitchflow._weak_form.noise import Noise, OtherIndividuals, SameIndividuals, observe_all
@@ -186,7 +186,6 @@ def _rounds(
             others,
             heat,
             move,
-            scatter=scatter_of(residuals, white.sizes) if noise.beta_is_noise else 0.0,
         )
         tell(now)
         if stages.ended(still, most):
@@ -194,11 +193,29 @@ def _rounds(
     if now.converged or last is None or white is None:
         return now, white
     # What the last round has led to was not looked at yet.
-    observed = observe_all(moments, noise, now.c, now.beta)
-    if observed is None:
+    misfit = misfit_at(moments, noise, now, white)
+    if misfit is None:
         return replace(now, c=last.c, beta=last.beta), white
+    return replace(now, misfit=misfit), white
+
+
+def misfit_at(
+    moments: Moments, noise: Noise, found: Estimate, white: Whitened | None = None
+) -> float | None:
+    """The mean square of the whitened residuals at an estimate; None where it has none.
+
+    Arguments:
+        moments: the data.
+        noise: how residuals fluctuate.
+        found: the estimate.
+        white: a whitening whose choice of averages is kept.
+    """
+    for _ in range(2):  # the second look resolves the steepness that the first one met
+        observed = observe_all(moments, noise, found.c, found.beta)
+    if observed is None:
+        return None
     rows = np.concatenate(Whitened(observed, white)([o.residual for o in observed]))
-    return replace(now, misfit=float(rows @ rows) / max(len(rows), 1)), white
+    return float(rows @ rows) / max(len(rows), 1)
 
 
 def temperature(residuals: list[np.ndarray], posterior: Posterior | None) -> float:
