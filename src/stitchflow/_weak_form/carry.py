@@ -114,6 +114,43 @@ class Carried:
         last = self.by_log_beta[:, rows].mean(axis=0)[:, :, None]
         return np.concatenate([out.mean(axis=0), last], axis=2)
 
+    def spread_tangents(self, rows: np.ndarray) -> np.ndarray:
+        """The derivative of each individual's `spread` by the coefficients, on the path it took.
+
+        Arguments:
+            rows: which individuals.
+
+        Returns:
+            An array of shape (rows, d, d, f).
+        """
+        d = self.x.shape[2]
+        one, flipped = np.eye(d), (0, 2, 1, 3)
+        out = np.zeros((len(rows), d, d, self.drift.count))
+        for k in range(2):
+            spread, grown = np.broadcast_to(self.h * one, (len(rows), d, d)), np.zeros(out.shape)
+            for t, middle, bent, _ in self.way:
+                own = bent[k, rows]
+                by_bent = self.h * self._hessians(middle[k, rows], t)
+                moved = one - own + 0.5 * own @ own
+                turned = np.einsum("nab,nbcf->nacf", own, by_bent)
+                by_moved = 0.5 * (turned + turned.transpose(flipped)) - by_bent
+                changed = np.einsum("nabf,nbc,ndc->nadf", by_moved, spread, moved, optimize=True)
+                grown = np.einsum("nab,nbcf,ndc->nadf", moved, grown, moved, optimize=True)
+                grown += changed + changed.transpose(flipped)
+                spread = moved @ spread @ moved.swapaxes(1, 2) + 2.0 * self.h * one
+            out += 0.5 * grown
+        return out
+
+    def _hessians(self, x: np.ndarray, t: float) -> np.ndarray:
+        """The derivatives of all functions of the drift by the place, (n, d, d, f)."""
+        none = np.zeros((*x.shape, 0))
+        sides = []
+        for step in constants.HESSIAN_STEP * np.eye(x.shape[1]):
+            ahead, behind = (self.drift.features(y, t, none) for y in (x + step, x - step))
+            sides.append((ahead - behind) / (2.0 * constants.HESSIAN_STEP))
+        found = np.stack(sides, axis=1)
+        return 0.5 * (found + found.transpose(0, 2, 1, 3))
+
 
 def _across(a: np.ndarray, matrices: np.ndarray) -> np.ndarray:
     """Covectors (d, p, n) times the matrix of each individual, (n, d, d)."""

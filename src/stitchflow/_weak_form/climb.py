@@ -11,10 +11,10 @@ from scipy.linalg import cho_factor, cho_solve
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block
 from stitchflow._weak_form.choices import Priors, other_ranges, shortest
+from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import Equations, Posterior
 from stitchflow._weak_form.moments import Moments
 from stitchflow._weak_form.noise import Noise, observe_all
-from stitchflow._weak_form.solve import Estimate
 from stitchflow._weak_form.whitening import Observation, Whitened
 
 
@@ -80,6 +80,42 @@ class Point:
         size = sum(float(r @ r) for r in residuals)
         return equations, size / max(equations.rows, 1)
 
+    def with_shapes(self, posterior: Posterior) -> tuple[Equations, float]:
+        r"""The same with how V and beta together decide how far noise spreads individuals.
+
+        With $z$ the whitened residual of an individual and $G_f$ the relative change of its
+        covariance with coefficient f, the likelihood has the score
+        $\tfrac12\,\mathrm{tr}\,G_f(zz^\top - 1)$ and the information
+        $\tfrac12\,\mathrm{tr}\,G_fG_g$: those of an equation for every entry of $zz^\top$. Beta
+        changes the covariance by G = 1. In a gap of several relaxation times a V that is too flat
+        looks like a beta that is too small, and without these equations beta seems to be known.
+
+        Arguments:
+            posterior: what is known without them: numbers that the data determine make residuals
+                smaller than the noise.
+        """
+        equations, size = Equations(len(self.c)), 0.0
+        for o in self.observed:
+            assert o.shapes is not None
+            shapes = o.shapes()
+            n, d = shapes.shape[:2]
+            z = o.residual.reshape(n, d)
+            told = (o.design[:, :-1] @ posterior.root[:-1]).reshape(n, d, -1)
+            left = np.eye(d) - told @ told.swapaxes(1, 2)
+            rows, y = [o.design], [o.residual]
+            for a, b in zip(*np.triu_indices(d), strict=True):
+                scale = np.sqrt(0.5) if a == b else 1.0
+                by_beta = np.full((n, 1), float(a == b))
+                rows.append(scale * np.concatenate([shapes[:, a, b], by_beta], axis=1))
+                y.append(scale * (z[:, a] * z[:, b] - left[:, a, b]))
+            whole, seen = np.concatenate(rows), np.concatenate(y)
+            nothing = np.zeros(len(seen))
+            equations.add(whole, seen + whole[:, :-1] @ self.c, nothing, nothing + 1.0)
+            size += float(o.residual @ o.residual)
+        equations.log_volume = sum(float(o.covariance) for o in self.observed)
+        equations.rows = sum(len(o.residual) for o in self.observed)
+        return equations, size / max(equations.rows, 1)
+
 
 def climb(
     moments: Moments,
@@ -88,6 +124,7 @@ def climb(
     start: Estimate,
     learn_beta: bool,
     tell: Callable[[Estimate], None] = lambda _: None,
+    shaped: bool = False,
 ) -> Estimate | None:
     r"""The estimate at a maximum of the probability of the data times that of the coefficients.
 
@@ -104,6 +141,8 @@ def climb(
         start: where to start.
         learn_beta: whether beta is free.
         tell: is given the estimate after every round.
+        shaped: whether rounds know that V decides how far noise spreads individuals; else this is
+            taken as given, which finds the way from any start.
 
     Returns:
         The estimate; None where individuals are carried to infinity from the start.
@@ -114,8 +153,13 @@ def climb(
         return None
     strengths: dict[tuple[int, float], np.ndarray] = {}
     now, damping = start, 0.0
-    for count in range(1, constants.FOLLOWED_ROUNDS + 1):
-        equations, misfit = point.equations(noise.beta_is_noise)
+    if start.posterior is not None:
+        strengths[start.span] = start.posterior.precisions
+    for count in range(start.rounds + 1, start.rounds + constants.FOLLOWED_ROUNDS + 1):
+        if shaped and now.posterior is not None:
+            equations, misfit = point.with_shapes(now.posterior)
+        else:
+            equations, misfit = point.equations(noise.beta_is_noise)
         span, each = shortest(equations, priors, learn_beta, strengths, False)
         posterior, others = each[span], other_ranges(span, each)
         if span in strengths:  # neighbouring rounds differ in which widths they ask for
@@ -136,6 +180,7 @@ def climb(
             misfit,
             equations.rows,
             others=others,
+            move=np.append(posterior.mean - point.c, posterior.step),
         )
         tell(now)
         if better is None or now.converged:
@@ -155,7 +200,7 @@ def _better(
     learn_beta: bool,
 ) -> tuple[Point | None, float, float]:
     """A more probable point, the damping that led there, and the gain of the log probability."""
-    value = point.log_density() - 0.5 * prior.cost(point.c)
+    value = _worth(point, prior, posterior)
     steps = point.steps
     while damping <= constants.MOST_DAMPING:
         c = _damped(equations, prior, point.c, posterior.step, damping)
@@ -167,14 +212,24 @@ def _better(
             found = Point.at(moments, noise, c, beta)
             again = Point.at(moments, noise, point.c, point.beta)
             if again is not None:
-                value, steps = again.log_density() - 0.5 * prior.cost(point.c), again.steps
+                value, steps = _worth(again, prior, posterior), again.steps
         if found is not None:
-            gain = found.log_density() - 0.5 * prior.cost(c) - value
+            gain = _worth(found, prior, posterior) - value
             if gain > 0.0:
                 lower = 0.0 if damping < 1.5 * constants.LEAST_DAMPING else damping / 4.0
                 return found, lower, gain
         damping = max(4.0 * damping, constants.LEAST_DAMPING)
     return None, damping, 0.0
+
+
+def _worth(point: Point, prior: Prior, posterior: Posterior) -> float:
+    """The logarithm of the probability of what was seen, times that of the coefficients.
+
+    Numbers that the data determine leave residuals that are smaller than the noise. They do not
+    count as witnesses of beta, which would come out too small otherwise.
+    """
+    told = 0.5 * posterior.known * float(np.log(point.beta))
+    return point.log_density() - 0.5 * prior.cost(point.c) + told
 
 
 def _damped(

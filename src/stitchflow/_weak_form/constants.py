@@ -86,6 +86,9 @@ REST_INDIVIDUALS, REST_DIMENSIONS, REST_DEALS, REST_CHANCE = 20_000, 10, 400, 0.
 # to orders of magnitude only, from how far apart the snapshots are.
 UNKNOWN_FACTOR = 3.0
 
+# Standard errors on each side of a 90 % interval, and the logarithm of a factor that is no limit.
+NINETY, UNLIMITED = 1.645, 20.0
+
 # Mean square of residuals below which draws would fluctuate more: the same individuals are tried.
 TOO_QUIET = 0.7
 
@@ -143,6 +146,15 @@ SPRING_STEPS, SPRING_BOUNDS, SPRING_ROUNDS, SPRING_STILL, SPRING_STEP = (
 MOST_LEAD, CHUNK, WITNESSES = 5, 50_000, 1000
 NO_NOISE = 1e-9  # what beta is for springs without noise
 
+# The step, in internal units, by which the second derivatives of smooth functions are taken.
+HESSIAN_STEP = 1e-4
+
 # Individuals that are followed: the first damping of a step that would lose probability, the
 # largest one, the number of rounds, and the steps of a gap below which one round sees nearly all.
 LEAST_DAMPING, MOST_DAMPING, FOLLOWED_ROUNDS, SHORT_STEPS = 0.1, 1e4, 40, 2
+
+# Equilibrium of the last snapshot: uniform points for each individual, whose chance then adds a
+# tenth to that of the individuals; rounds of logistic regression; the largest logit, beyond which
+# a point has no weight; and the noises that are tried, in units of the first one.
+UNIFORM, REST_ROUNDS, MOST_LOGIT = 10, 20, 30.0
+REST_BETAS = tuple(10.0 ** (k / 4) for k in range(-8, 9))

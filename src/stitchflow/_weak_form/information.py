@@ -16,6 +16,7 @@ from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block, Bumps
 from stitchflow._weak_form.carry import Drift
 from stitchflow._weak_form.choices import shortest
+from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import Equations
 from stitchflow._weak_form.moments import Moments, Window
 from stitchflow._weak_form.neighbours import Geometry
@@ -28,7 +29,7 @@ from stitchflow._weak_form.noise import (
 )
 from stitchflow._weak_form.pair_push import PairPush
 from stitchflow._weak_form.problem import Problem
-from stitchflow._weak_form.solve import Estimate, prefers_same
+from stitchflow._weak_form.solve import prefers_same
 from stitchflow._weak_form.uncertainty import Uncertainty
 from stitchflow._weak_form.whitening import Whitened
 

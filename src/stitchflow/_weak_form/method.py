@@ -38,6 +38,7 @@ from stitchflow._training.history import StageHistory
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.deviation import deviating
+from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.problem import Basis, Problem
 from stitchflow._weak_form.refusals import (
     LEARNED,
@@ -47,7 +48,6 @@ from stitchflow._weak_form.refusals import (
     check_term,
 )
 from stitchflow._weak_form.rest import at_rest
-from stitchflow._weak_form.solve import Estimate
 from stitchflow._weak_form.stored import packed_uncertainty, uncertainty_from
 from stitchflow._weak_form.uncertainty import Uncertainty
 
@@ -142,13 +142,9 @@ class WeakForm(Method):
         rest = learned and at_rest(data)
         known = problem.uncertainty(estimate, data.units)
         known = known.up_to_a_factor() if rest else known
-        flow = WeakFlow(self.name, energy, data, known, estimate.misfit, estimate.converged)
-        message = f"{kind}; {estimate.rounds} rounds"
-        if not estimate.converged:
-            message += ", the last of which still moved the estimate"
-        explained = estimate.misfit < constants.UNEXPLAINED
-        if not explained:
-            message += f"; residuals are {np.sqrt(estimate.misfit):.1f} times what noise explains"
+        settled = estimate.converged and not estimate.relaxed
+        flow = WeakFlow(self.name, energy, data, known, estimate.misfit, settled)
+        message = "; ".join([kind, f"{estimate.rounds} rounds", *estimate.concerns])
         if estimate.span[0] == 0 and self.energy.only(VectorField):
             message += "; the data ask for no field, which is taken as zero"
         if deviating(problem.drift) is not None:
@@ -156,13 +152,15 @@ class WeakForm(Method):
         if problem.entropy is not None:
             beta = flow.uncertainty.beta
             message += f"; beta = {beta.mean:.3g} +- {beta.sd:.1g}"
+        if estimate.relaxed:
+            message += "; V is told against beta, and beta to orders of magnitude only"
         if rest:
             message += "; nothing changed beyond chance, which tells V and W against beta, no size"
         return Fit(
             self,
             flow,
             energy if energy.terms else None,
-            Status(bool(np.isfinite(estimate.c).all()) and bool(explained), message),
+            Status(not estimate.concerns, message),
             [StageHistory(self.name, history)],
             len(history["step"]),
             time.perf_counter() - began,
@@ -211,7 +209,8 @@ class WeakFlow(DrivenFlow):
         uncertainty: the standard errors of the energy.
         misfit: the mean square of the residuals of the fit, in units of their noise; None where it
             is not known any more.
-        settled: whether the last round moved the estimate by less than its error.
+        settled: whether rounds have settled, the last of which moved the estimate by less than its
+            error; an equilibrium that was assumed has no rounds.
     """
 
     def __init__(

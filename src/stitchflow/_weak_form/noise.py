@@ -112,7 +112,13 @@ class FollowedIndividuals(Noise):
         # Individuals are independent, so that they are whitened one by one and not as a matrix.
         residual = np.linalg.solve(roots, residual[:, :, None])[:, :, 0].ravel()
         design = np.linalg.solve(roots, design).reshape(len(residual), -1)
-        return Observation(residual, design, 2.0 * np.log(np.diagonal(roots, 0, 1, 2)).sum())
+        volume = 2.0 * np.log(np.diagonal(roots, 0, 1, 2)).sum()
+
+        def shapes() -> np.ndarray:
+            inverse, by_c = np.linalg.inv(roots), beta * carried.spread_tangents(i)
+            return np.einsum("nab,nbcf,ndc->nadf", inverse, by_c, inverse, optimize=True)
+
+        return Observation(residual, design, volume, shapes=shapes)
 
 
 def observe_all(

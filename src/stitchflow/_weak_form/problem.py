@@ -24,6 +24,8 @@ from stitchflow._weak_form.climb import climb
 from stitchflow._weak_form.deviation import deviation_parts
 from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift_parts import Drift, Landscape, PairPart
+from stitchflow._weak_form.equilibrium import potential_at_rest, relaxing
+from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.frame import (
     Frame,
     FramedBumps,
@@ -40,7 +42,7 @@ from stitchflow._weak_form.noise import (
     SameIndividuals,
 )
 from stitchflow._weak_form.pair_push import PairPush
-from stitchflow._weak_form.solve import Estimate, gauss_newton, prefers_same
+from stitchflow._weak_form.solve import gauss_newton, misfit_at, prefers_same
 from stitchflow._weak_form.springs import Springs
 from stitchflow._weak_form.turning import field_parts
 from stitchflow._weak_form.uncertainty import Uncertainty
@@ -169,8 +171,10 @@ class Problem:
         seen_again = "the same individuals were seen again"
         if moments.plainly_same and self.drift.growth is None:
             found = self._solved(moments, SameIndividuals(), self._nothing, looks)
-            return found, seen_again, _history(looks)
+            return self._looked_at_widely(found, self.tests), seen_again, _history(looks)
         apart = self._apart(looks)
+        if apart.relaxed:
+            return apart, "the last snapshot passes for an equilibrium", _history(looks)
         # Who divides or dies is not seen again. In space a large misfit is that of the model.
         failed = self.points.shape[1] <= 2 and not apart.quiet < constants.MISFIT
         if self.drift.growth is None and (failed or not apart.quiet > constants.TOO_QUIET):
@@ -194,13 +198,20 @@ class Problem:
         filled = self._solved(lines, noise, self._nothing, [], 1)
         learn = self.entropy is None or self.entropy.learn
         ends = []
-        for start in (replace(filled, beta=self.beta), self._nothing):
+        for start in (replace(filled, beta=self.beta, rounds=0, posterior=None), self._nothing):
             again = self.moments(self.tests)
             end = climb(again, noise, self.priors, start, learn, looks.append)
             ends += [] if end is None or end.posterior is None else [end]
         # An end that noise does not explain is no answer, however probable it seems.
         kept = [end for end in ends if end.misfit < constants.MISFIT] or ends or [found]
-        return max(kept, key=lambda end: end.evidence)
+        best, again = max(kept, key=lambda end: end.evidence), self.moments(self.tests)
+        shaped = climb(again, noise, self.priors, best, learn, looks.append, True) if ends else None
+        if shaped is None or shaped.others is None:
+            return best
+        # Both are approximations of one likelihood: how far they are apart is part of the error.
+        apart = np.append(shaped.c - best.c, np.log(shaped.beta / best.beta))
+        share, more = shaped.others
+        return replace(shaped, others=(share, np.column_stack([more, apart])))
 
     @property
     def _about_beta(self) -> Springs | None:
@@ -284,6 +295,11 @@ class Problem:
             filled = self._solved(lines, SameIndividuals(), self._nothing, [], few)
             filled = replace(filled, beta=self.beta)
             apart = self._solved(self.moments(coarse), noise, filled, looks)
+            rest = self._at_rest(coarse)
+            if rest is not None and rest.misfit < constants.MISFIT:
+                settled = apart.converged and apart.misfit < constants.MISFIT
+                if not settled or rest.evidence > apart.evidence:
+                    return rest
         known = np.inf if apart.posterior is None else apart.posterior.known
         # Where individuals multiply, averages have to tell places apart, however few their numbers.
         fine = self.drawn_tests(apart.beta, known if self.drift.growth is None else np.inf)
@@ -291,6 +307,21 @@ class Problem:
             return apart
         again = self._solved(self.moments(fine), noise, replace(apart, rounds=0), looks)
         return again if again.misfit < constants.MISFIT else apart
+
+    def _at_rest(self, tests: Bumps) -> Estimate | None:
+        """The estimate for which the last snapshot is at equilibrium and all others lead there.
+
+        None where there is more than a V that does not vary in time and a noise that balances it.
+        """
+        landscape, entropy = self.drift.landscape, self.entropy
+        alone = len(self.drift.parts) == 1 and self.drift.growth is None
+        if landscape is None or landscape.powers > 1 or not alone or entropy is None:
+            return None
+        if any(w.condition is not None for w in self.found):
+            return None
+        (span, blocks), *_ = self.priors.items()
+        rest = potential_at_rest(landscape, self.found, blocks)
+        return relaxing(self.moments(tests), rest, self.beta, entropy.learn, span)
 
     def _apart_in_space(self, looks: list[Estimate]) -> Estimate:
         """The estimate for other individuals in three and more dimensions.
@@ -316,7 +347,19 @@ class Problem:
             if best.converged and best.misfit < constants.MISFIT:
                 break
         assert best is not None
-        return best
+        return self._looked_at_widely(best, smooth.tests)
+
+    def _looked_at_widely(self, found: Estimate, tests: Bumps) -> Estimate:
+        """An estimate for the same individuals with the misfit of averages that tell it best.
+
+        They have to be wide beside the noise that was found, and not only where it started: noise
+        that is large enough explains whatever narrow averages do.
+        """
+        wide = self.wide_tests(found.beta)
+        misfit = None
+        if wide.count < tests.count:
+            misfit = misfit_at(self.moments(wide), SameIndividuals(), found)
+        return found if misfit is None else replace(found, misfit=max(misfit, found.misfit))
 
     def fitted(self, estimate: Estimate, units: Units) -> Energy:
         """The energy with the coefficients of an estimate."""

@@ -10,59 +10,11 @@ import numpy as np
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Block
 from stitchflow._weak_form.choices import Priors, Stages, other_ranges, shortest
+from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import Equations, Posterior, log_volume, solve
 from stitchflow._weak_form.moments import Moments
 from stitchflow._weak_form.noise import Noise, OtherIndividuals, SameIndividuals, observe_all
 from stitchflow._weak_form.whitening import Observation, Whitened
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Coefficients and noise, and what is known about them.
-
-    Arguments:
-        c: the coefficients, (f,).
-        beta: the noise.
-        posterior: the solution of the last round; None before the first.
-        span: which spare blocks were used, and the range of pair terms that was chosen.
-        rounds: how many rounds were made.
-        converged: whether the last round moved the estimate by less than its error.
-        misfit: the mean square of the whitened residuals, which is one where the model holds.
-        rows: the number of these residuals.
-        same: whether the same individuals were seen at every time.
-        others: the probability of the chosen range, and what other ranges add to the covariance;
-            None before the first round.
-    """
-
-    c: np.ndarray
-    beta: float
-    posterior: Posterior | None = None
-    span: tuple[int, float] = (0, 0.0)
-    rounds: int = 0
-    converged: bool = False
-    misfit: float = np.nan
-    rows: int = 0
-    same: bool = False
-    others: tuple[float, np.ndarray] | None = None
-
-    @property
-    def root(self) -> np.ndarray:
-        """A factor of the covariance of coefficients and log beta, over all ranges."""
-        assert self.posterior is not None
-        assert self.others is not None
-        share, more = self.others
-        return np.concatenate([np.sqrt(share) * self.posterior.root, more], axis=1)
-
-    @property
-    def evidence(self) -> float:
-        """The logarithm of the probability of the data; none before the first round."""
-        return -np.inf if self.posterior is None else self.posterior.evidence
-
-    @property
-    def quiet(self) -> float:
-        """The mean square of the whitened residuals for each number the data do not determine."""
-        known = 0.0 if self.posterior is None else self.posterior.known
-        return self.misfit * self.rows / max(self.rows - known, 1.0)
 
 
 def gauss_newton(
@@ -216,7 +168,8 @@ def _rounds(
         strengths[span] = posterior.precisions
         misfit, spare = size / max(equations.rows, 1), heat * posterior.known
         last = _Round(now.c, now.beta, white, size, misfit, spare)
-        moved = sum(float(((a[:, :-1] @ (posterior.mean - now.c)) ** 2).sum()) for a in designs)
+        move = np.append(posterior.mean - now.c, posterior.step)
+        moved = sum(float(((a[:, :-1] @ move[:-1]) ** 2).sum()) for a in designs)
         error = float(np.sqrt((posterior.root[-1] ** 2).sum()))
         still = moved < constants.STILL * max(posterior.known, 1.0)
         still = still and abs(posterior.step) <= np.sqrt(constants.STILL) * max(error, 1e-3)
@@ -231,11 +184,38 @@ def _rounds(
             equations.rows,
             noise.beta_is_noise,
             others,
+            heat,
+            move,
         )
         tell(now)
         if stages.ended(still, most):
             break
-    return now, white
+    if now.converged or last is None or white is None:
+        return now, white
+    # What the last round has led to was not looked at yet.
+    misfit = misfit_at(moments, noise, now, white)
+    if misfit is None:
+        return replace(now, c=last.c, beta=last.beta), white
+    return replace(now, misfit=misfit), white
+
+
+def misfit_at(
+    moments: Moments, noise: Noise, found: Estimate, white: Whitened | None = None
+) -> float | None:
+    """The mean square of the whitened residuals at an estimate; None where it has none.
+
+    Arguments:
+        moments: the data.
+        noise: how residuals fluctuate.
+        found: the estimate.
+        white: a whitening whose choice of averages is kept.
+    """
+    for _ in range(2):  # the second look resolves the steepness that the first one met
+        observed = observe_all(moments, noise, found.c, found.beta)
+    if observed is None:
+        return None
+    rows = np.concatenate(Whitened(observed, white)([o.residual for o in observed]))
+    return float(rows @ rows) / max(len(rows), 1)
 
 
 def temperature(residuals: list[np.ndarray], posterior: Posterior | None) -> float:

@@ -237,8 +237,13 @@ class Uncertainty:
 
     @property
     def beta(self) -> Spread:
-        """The coefficient of the entropy; zero without an error where there is none."""
+        """The coefficient of the entropy; zero without an error where there is none.
+
+        It is the logarithm of beta whose error is known. Where that is large, the interval is not
+        symmetric, and the standard error is the one that reaches its upper 90 % limit.
+        """
         if self.log_beta is None:
             return Spread(np.zeros(()), np.zeros(()))
-        beta = np.exp(self.log_beta) * self.units.energy
-        return Spread(np.asarray(beta), np.asarray(beta * np.sqrt((self.root[-1] ** 2).sum())))
+        beta, error = np.exp(self.log_beta) * self.units.energy, np.sqrt((self.root[-1] ** 2).sum())
+        upper = np.expm1(min(constants.NINETY * error, constants.UNLIMITED))
+        return Spread(np.asarray(beta), np.asarray(beta * upper / constants.NINETY))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,6 +82,8 @@ class Observation:
             None where everybody was seen.
         lasting: how many gaps share this error; `unseen` is as many times that of one gap.
         shared: the errors that the residual and its design have in common.
+        shapes: finds how the covariance of each individual depends on the coefficients, relative to
+            itself, (individuals, d, d, f); None where averages are compared.
     """
 
     residual: np.ndarray
@@ -90,6 +93,7 @@ class Observation:
     unseen: np.ndarray | None = None
     lasting: float = 1.0
     shared: tuple[SharedErrors, ...] = ()
+    shapes: Callable[[], np.ndarray] | None = None
 
     @property
     def whole(self) -> np.ndarray:
