@@ -21,12 +21,12 @@ import stitchflow as sf
 from ladder import problem_of
 from marked_pages import ROOT, fill
 from paper.tables import markdown
-from stitchflow import datasets
 from stitchflow._command.fit_file import keep_compilations
 from stitchflow._files.lines import append_json, read_lines
 from stitchflow._judging.evaluate import Row
 from stitchflow.bench._runs import Prepared, Run
 from stitchflow.bench._tasks import TASKS
+from stitchflow.datasets._recorded import data_folder
 
 LINES, PAGE = ROOT / "results" / "ablations.jsonl", ROOT / "docs" / "ablations.md"
 SEEDS = (0, 1, 2)
@@ -103,7 +103,7 @@ ABLATIONS: dict[str, Change] = {
 def _from_file(name: str, seed: int) -> tuple[sf.Snapshots, sf.Snapshots]:
     """Some individuals of each time of a file to train on, and at most 1,000 others."""
     file, dim, size = FILES[name]
-    folder = datasets.data_folder()
+    folder = data_folder()
     assert folder is not None, "STITCHFLOW_DATA or ../shared/data has the files"
     z = np.load(folder / f"{file}.npz")
     rng, rows = np.random.default_rng(seed), z.get("train_idx", np.arange(len(z["x"])))
