@@ -31,7 +31,7 @@ lint: .venv/test.done
 	$(BIN)/pyright
 
 docs: .venv/test.done
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/zensical build --strict --clean
 
 # Two workers share two cores: matrix products take one each, or both wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
@@ -82,4 +82,4 @@ paper-draw: .venv/test.done
 	$(BIN)/python benchmarks/readme_table.py
 
 clean:
-	rm -rf .venv .venv-full build stitchflow-demo
+	rm -rf .venv .venv-full .cache build stitchflow-demo

@@ -24,7 +24,8 @@ recorded data (EB, CIS, the seven chiral snapshots) is the same for all. The flo
 many other individuals of the training data score; for `one-step` and `rollout` of a known energy it
 is what that energy scores from the same starts. The trivial methods stand still (nearest snapshot)
 or follow straight optimal-transport lines; where they win, the table says so. Lines of earlier
-defaults stand until `make paper` has replaced them (which ones: `log.md`, at its end)."""
+defaults stand until `make paper` has replaced them
+([which ones](log.md#where-the-lines-of-resultspaperjsonl-stand))."""
 
 PUBLISHED = """`stitching-paper` is the method of the paper's text, with the settings of its
 experiments (`Stitching.paper`). The way from there to our default is among the
