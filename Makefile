@@ -3,7 +3,12 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 
-.PHONY: ablations demo test test-coverage test-full pythons lint docs bench ladder paper paper-quick paper-draw coverage tradeoff predict divergences residuals rivals printed trust mutants verdicts calibration identify identify-rivals audit clean
+# Each is a script in benchmarks/ that adds what is missing to its file in results/.
+STUDIES := ablations calibration coverage divergences followed identify ladder mutants predict printed \
+	residuals rivals small supported tradeoff trust verdicts
+
+.PHONY: demo test test-coverage test-full pythons lint docs bench paper paper-quick paper-draw \
+	identify-rivals audit clean $(STUDIES)
 
 .venv/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -58,8 +63,7 @@ bench: .venv/test.done
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/performance.py
 
-# One script a study; each adds what is missing to its file in results/.
-ablations calibration coverage divergences identify ladder mutants predict printed residuals rivals tradeoff trust verdicts: .venv/test.done
+$(STUDIES): .venv/test.done
 	$(BIN)/python benchmarks/$@.py
 
 identify-rivals: .venv/test.done

@@ -110,7 +110,7 @@ def test_cells_of_an_anndata_are_called_by_their_names(tmp_path):
 
 def test_a_report_of_many_cells_stays_small(tmp_path):
     rng = np.random.default_rng(0)
-    clouds = [rng.normal(size=(5000, 5)) + 0.1 * k for k in range(4)]
+    clouds = [rng.normal(size=(1500, 5)) + 0.1 * k for k in range(4)]
     page = page_of(tmp_path, 5, data=sf.Snapshots.from_arrays(clouds, [0.0, 0.7, 1.5, 3.0]))
     assert len(page.encode()) < 1_000_000
     assert len(scene_of(page)["data"]["label"]) <= MOST_POINTS
