@@ -146,3 +146,7 @@ NO_NOISE = 1e-9  # what beta is for springs without noise
 # Individuals that are followed: the first damping of a step that would lose probability, the
 # largest one, the number of rounds, and the steps of a gap below which one round sees nearly all.
 LEAST_DAMPING, MOST_DAMPING, FOLLOWED_ROUNDS, SHORT_STEPS = 0.1, 1e4, 40, 2
+
+# Models that are compared term by term: the most bumps of their V. A finer V tells terms apart no
+# better, and takes ten times as long.
+COMPARED_BUMPS = 60
