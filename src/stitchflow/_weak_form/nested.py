@@ -262,7 +262,7 @@ def _tests(problem: Problem, estimate: Estimate, kind: Kind) -> Bumps:
 def _folds(
     moments: Moments, kind: Kind, residuals: list[np.ndarray], folds: int, key: KeyLike
 ) -> list[np.ndarray]:
-    """The fold of every row of each gap: its individual's where they are followed, else the gap's."""
+    """The fold of every row of each gap: that of a followed individual, else that of the gap."""
     rng = as_rng(key)
     if kind is not Kind.FOLLOWED:
         # Neighbouring gaps are in different folds, so that what is left out can be predicted.
