@@ -104,8 +104,7 @@ def force_of(landscape: str, x: np.ndarray) -> np.ndarray:
         return -x
     if landscape == "double well":
         return np.stack([-4.0 * x[:, 0] * (x[:, 0] ** 2 - 1.0), -2.0 * x[:, 1]], axis=1)
-    r = np.sqrt((x**2).sum(axis=1, keepdims=True)) + 1e-9
-    return -4.0 * (r - 1.0) * x / r
+    return -2.0 * ((x**2).sum(axis=1, keepdims=True) - 1.0) * x
 
 
 def pair_force(x: np.ndarray, codes: np.ndarray, span: float) -> np.ndarray:

@@ -28,7 +28,8 @@ def nested(design, target, folds=1) -> Nested:
     }
     parts = zip(np.split(columns, folds), np.split(target, folds), strict=True)
     rows = tuple(Rows(*part) for part in parts)
-    return Nested(drift, rows, terms, np.eye(drift.count + 1), 1.0, Kind.OTHER)
+    none = np.zeros((drift.count + 1, drift.count + 1))
+    return Nested(drift, rows, terms, np.eye(drift.count + 1), 1.0, Kind.OTHER, none)
 
 
 @pytest.mark.parametrize("z", [0.5, 3.0])

@@ -70,8 +70,12 @@ def _row(judge: Judge, term: Term, found: tuple[Term, ...], data: Snapshots, res
         return _never(term, data, judge.nested.kind)
     others = tuple(other for other in found if other is not term)
     row = judge.score(others, term)
-    if rest and term is Term.ENTROPY:
+    if term is not Term.ENTROPY or row.supported:
+        return row
+    if rest:
         return row.untold("nothing changes beyond chance, which tells no rate")
+    if judge.nested.kind is not Kind.OTHER and row.supported is False:
+        return row.untold("averages hardly spread by it, but who is seen again fluctuates")
     return row
 
 

@@ -93,7 +93,7 @@ class Support:
             return replace(row, supported=True)
         if asked and share > SMALL:
             return row.untold(f"the evidence asks for it, but unseen {unseen} do not")
-        if missed is None or missed > LARGE:
+        if missed is None or share + missed > LARGE:
             return row.untold(ALIKE.get(Term(term), "the data are too few"))
         return row
 
@@ -119,9 +119,8 @@ class Support:
         if self.supported is None:
             missed = "" if self.missed is None else f" ({self._amount(self.missed)} may be missed)"
             return f"{scored}: cannot tell, {self.reason}{missed}"
-        if self.missed is None:
-            return f"{scored}: not supported"
-        return f"{scored}: not supported ({self._amount(self.missed)} would have been seen)"
+        seen = self._amount((self.share or 0.0) + (self.missed or 0.0))
+        return f"{scored}: not supported ({seen} would have been seen)"
 
     def _size(self) -> str:
         if self.term == Term.ENTROPY or self.share is None:

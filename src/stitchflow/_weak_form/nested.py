@@ -46,6 +46,9 @@ class Kind(StrEnum):
     OTHER = "other individuals were seen at each time"
 
 
+# A design is told from one of chance where its square is so many times what chance contributes.
+CHANCE = 2.0
+
 NOISES: dict[Kind, type[Noise]] = {
     Kind.FOLLOWED: FollowedIndividuals,
     Kind.SAME: SameIndividuals,
@@ -95,6 +98,7 @@ class Nested:
         push: the mean products of what each function does to an individual, (f, f).
         size: the root mean square of all forces at the estimate.
         kind: who is seen at the times.
+        errors: what errors of the design are expected to add to the sum of its squares, (f, f).
         misfit: the mean square of the residuals with all terms, for each number that is not
             determined.
     """
@@ -105,6 +109,7 @@ class Nested:
     push: np.ndarray
     size: float
     kind: Kind
+    errors: np.ndarray
     misfit: float = 1.0
 
     @staticmethod
@@ -118,18 +123,16 @@ class Nested:
             folds: the number of parts that are held out in turn, where there are as many.
             key: chooses what is held out together.
         """
-        basis = Basis(bumps=constants.COMPARED_BUMPS)
-        small, whole = (Problem.of(energy, basis, data) for energy in (carrying, asked))
+        coarse, basis = (
+            Basis(bumps=n) for n in (constants.CARRYING_BUMPS, constants.COMPARED_BUMPS)
+        )
+        small, whole = Problem.of(carrying, coarse, data), Problem.of(asked, basis, data)
         estimate, kind, _ = small.estimate()
         failed = estimate.posterior is None or not np.isfinite(estimate.c).all()
         if failed or not estimate.misfit < constants.UNEXPLAINED:
             raise BadInput("the weak form has no estimate that explains these data")
-        c = np.zeros(whole.drift.count)
-        for part, own in small.drift.each():
-            c[next(at for one, at in whole.drift.each() if type(one) is type(part))] = estimate.c[
-                own
-            ]
-        return _around(whole, replace(estimate, c=c), Kind(kind), basis, folds, key).tempered()
+        estimate = replace(estimate, c=_placed(estimate.c, small.drift, whole.drift))
+        return _around(whole, estimate, Kind(kind), basis, folds, key).tempered()
 
     def tempered(self) -> Nested:
         """The same, where what no term explains counts as noise."""
@@ -138,7 +141,7 @@ class Nested:
         misfit = float(left @ left) / max(len(left) - whole.posterior.known, 1.0)
         heat = np.sqrt(max(misfit, 1.0))
         folds = tuple(Rows(rows.design / heat, rows.target / heat) for rows in self.folds)
-        return replace(self, folds=folds, misfit=misfit)
+        return replace(self, folds=folds, misfit=misfit, errors=self.errors / heat**2)
 
     def equations(self, left_out: int | None = None) -> Equations:
         """The sums over all rows but those of one fold."""
@@ -202,9 +205,11 @@ class Nested:
         ]
         return max(found, default=np.inf)
 
-    @staticmethod
-    def _error(shape: np.ndarray, model: Solution, equations: Equations) -> float:
-        """The standard error of the amount of a shape (f,) where all of a model is free."""
+    def _error(self, shape: np.ndarray, model: Solution, equations: Equations) -> float:
+        """The standard error of the amount of a shape (f,) where all of a model is free.
+
+        Who happens to be drawn makes a design of chance, which tells nothing.
+        """
         blocks = [block for way in model.chosen for block in way.blocks]
         factor = np.concatenate([block.factor for block in blocks], axis=1)
         sizes = [block.factor.shape[1] for block in blocks]
@@ -213,7 +218,19 @@ class Nested:
         whole += constants.ROUNDING * np.diag(np.diag(whole))
         shared = factor.T @ (squares @ shape)
         told = shape @ squares @ shape - shared @ cho_solve(cho_factor(whole), shared)
+        chance = float(shape @ self.errors @ shape)
+        told = told - chance if told > CHANCE * chance else 0.0
         return float(max(told, 1e-300) ** -0.5)
+
+
+def _placed(c: np.ndarray, few: Drift, many: Drift) -> np.ndarray:
+    """The coefficients of a drift among those of one with more parts and finer bumps."""
+    found = np.zeros(many.count)
+    for part, own in few.each():
+        at = next(at for other, at in many.each() if type(other) is type(part))
+        # Finer bumps follow the wider ones, so that those of both come first.
+        found[at.start : at.start + part.count] = c[own]
+    return found
 
 
 def _around(
@@ -247,7 +264,11 @@ def _around(
         push[at, at] = rates.T @ rates / len(rates)
     held = tuple(Rows(design[own == k], target[own == k]) for k in np.unique(own))
     terms = candidates(drift, basis.pair_widths, basis.ranges)
-    return Nested(drift, held, terms, push, size, kind)
+    blocks = white.inverse_blocks(len(observed[0].residual)) if observed[0].shared else []
+    errors = np.zeros_like(push)
+    for o, (inverse, _) in zip(observed, blocks, strict=bool(blocks)):
+        errors += sum(each.of_design(inverse) for each in o.shared)
+    return Nested(drift, held, terms, push, size, kind, errors)
 
 
 def _tests(problem: Problem, estimate: Estimate, kind: Kind) -> Bumps:
