@@ -39,6 +39,9 @@ from stitchflow._judging.evaluate import evaluate as evaluate
 from stitchflow._judging.identifiability import Identifiability as Identifiability
 from stitchflow._judging.scores import Row as Row
 from stitchflow._judging.scores import Scores as Scores
+from stitchflow._judging.select import select as select
+from stitchflow._judging.selection import Selection as Selection
+from stitchflow._judging.selection import Support as Support
 from stitchflow._measure.curve import Curve as Curve
 from stitchflow._measure.kde import KDE as KDE
 from stitchflow._measure.kde import silverman as silverman

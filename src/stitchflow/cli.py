@@ -79,6 +79,7 @@ def fit(
     time_varying: _options.TimeVarying = False,
     interaction: _options.WithInteraction = False,
     no_entropy: _options.NoEntropy = False,
+    select: _options.Select = False,
     ensemble: _options.Members = None,
     seed: _options.Seed = 0,
     set_: _options.Settings = None,
@@ -94,6 +95,7 @@ def fit(
     import jax
 
     from stitchflow._command.fit_file import fit_file, for_training
+    from stitchflow._command.selecting import check_selecting, method_for
     from stitchflow._method.contract import Method, method_named
     from stitchflow._reading.formats import Columns
     from stitchflow._reading.tables import read_table
@@ -105,6 +107,8 @@ def fit(
         raise BadInput(f"--test-fraction must be in [0, 1), got {test_fraction:g}")
     terms = {"time_varying": time_varying, "interaction": interaction, "no_entropy": no_entropy}
     chosen = method_named(method, "--method")
+    if select:
+        check_selecting(chosen, terms)
     chosen = chosen.with_settings(parse_settings(set_ or [], chosen.setting_names), **terms)
     if ensemble is not None and type(chosen).fit_together is Method.fit_together:
         raise BadInput(f"--ensemble: ensembles are made of stitching, not of {chosen.name}")
@@ -120,6 +124,8 @@ def fit(
     console.print(f"learning from {train!r}")
     device = jax.devices()[0]
     console.print(f"device: {device.platform} ({device.device_kind}), {os.cpu_count()} cores")
+    found = _supported(train, seed) if select else None
+    chosen = chosen if found is None else method_for(chosen, found)
     console.print(chosen.describe(train))
     for words in chosen.advice(train):
         console.print(f"note: {words}")
@@ -136,6 +142,7 @@ def fit(
             resume=resume,
             overwrite=overwrite,
             progress=sys.stderr.isatty(),
+            selection=None if found is None else found.to_dict(),
         )
     console.print(result.summary())
     console.print(f"wrote {out}/: header.json, arrays.npz, split.npz", soft_wrap=True)
@@ -373,6 +380,44 @@ def compare(
     console.print(found)
 
 
+@app.command("select")
+def select_terms(
+    data: _options.Data,
+    time_key: _options.TimeKey = None,
+    rep: _options.Rep = None,
+    columns: _options.Features = None,
+    weight_key: _options.WeightKey = None,
+    id_key: _options.IdKey = None,
+    group_key: _options.GroupKey = None,
+    condition_key: _options.ConditionKey = None,
+    total: _options.Total = None,
+    seed: _options.Seed = 0,
+    json: _options.JsonFile = None,
+) -> None:
+    """Say which terms of an energy the data support: interaction, turning, growth, ...
+
+    Example: stitchflow select cells.csv --time-key t --columns x,y
+    """
+    from stitchflow._command.fit_file import timed
+    from stitchflow._command.selecting import selected_rows
+    from stitchflow._files.lines import append_json
+    from stitchflow._reading.formats import Columns
+    from stitchflow._reading.tables import read_table
+    from stitchflow._status import naming
+
+    if json is not None and not json.parent.is_dir():
+        raise BadInput(f"--json {json}: there is no directory {json.parent}")
+    features = None if columns is None else tuple(columns.split(","))
+    names = Columns(time_key, rep, features, weight_key, id_key, group_key, total, condition_key)
+    with _notes():
+        file = read_table(data, names)
+    console.print(f"{data}: {file.snapshots!r}")
+    with naming(str(data)):
+        found, seconds = timed(_supported, file.snapshots, seed)
+    if json is not None:
+        append_json(json, selected_rows(found, seed, seconds))
+
+
 @app.command()
 def bench(
     task: _options.TaskName = None,
@@ -420,6 +465,15 @@ def bench(
     console.print(Scores(Row(**{name: row[name] for name in names}) for row in means))
     if not result.status.ok:
         raise typer.Exit(1)
+
+
+def _supported(data: Any, seed: int) -> Any:
+    """Which terms are supported, printed as a table and in sentences."""
+    from stitchflow._judging.select import select
+
+    found = select(data, seed)
+    console.print(found)
+    return found
 
 
 def _members(train: Any, method: Any, out: Path, n: int, seed: int) -> Any:

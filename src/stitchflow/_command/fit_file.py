@@ -70,8 +70,12 @@ def fit_file(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
+    selection: dict[str, Any] | None = None,
 ) -> Fit:
-    """Fit a method to a data file and keep everything needed to evaluate and resume it in `out`."""
+    """Fit a method to a data file and keep everything needed to evaluate and resume it in `out`.
+
+    A `selection` of terms, as plain JSON, is kept for the report.
+    """
     split, train = for_training(file, hold_out, fraction, seed)
     plan = {
         "data": {
@@ -105,6 +109,8 @@ def fit_file(
         with stopping(checkpoint):
             result = fit(train, method, seed, progress=progress, checkpoint=checkpoint)
         result.source = plan["data"] | {"split_sha256": write_split(out, split)}
+        if selection is not None:
+            result.source["selection"] = selection
         write_run(result, out)
         if result.status.ok:  # an interrupted fit goes on from here with --resume
             clear_checkpoints(out)

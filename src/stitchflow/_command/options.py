@@ -129,6 +129,9 @@ WithInteraction = Annotated[
 NoEntropy = Annotated[
     bool, typer.Option("--no-entropy", help="no random motion: individuals follow the slope only")
 ]
+Select = Annotated[
+    bool, typer.Option("--select", help="first ask which terms the data support, then fit those")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

@@ -82,7 +82,7 @@ class Information:
             told = float(((posterior.root[:-1, :-1].T @ matrix[:-1, -1]) ** 2).sum())
             more = posterior.root[-1, -1] ** -2 - constants.BETA_PRECISION
             matrix[-1, -1] = max(matrix[-1, -1], float(more) + told)
-        push, pairs = _products(problem, known.c)
+        push, pairs = products(problem, known.c)
         found = Information(known, factor * matrix, push, pairs, np.zeros((0, 0)))
         return replace(found, root=found._root(problem.priors[span], posterior.precisions, learn))
 
@@ -174,7 +174,7 @@ def equations_at(moments: Moments, noise: Noise, c: np.ndarray, beta: float) -> 
     return equations
 
 
-def _products(problem: Problem, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def products(problem: Problem, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean products of the forces of all functions, on individuals and between pairs."""
     drift, f = problem.drift, problem.drift.count
     push, pairs = np.zeros((f, f)), np.zeros((f, f))

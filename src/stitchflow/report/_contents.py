@@ -30,7 +30,7 @@ from stitchflow._stitching.ensemble import Ensemble
 from stitchflow._storage.save import versions as installed
 from stitchflow.report._line_charts import Chart, energy_charts, history_charts
 from stitchflow.report._scene import scene
-from stitchflow.report._verdict import Finding, findings, row_of, worst_time
+from stitchflow.report._verdict import Finding, findings, row_of, support, worst_time
 from stitchflow.rivals import Nearest
 
 MOST_TIMES = 15  # of more times, some are scored, and none as neighbours of each other
@@ -102,7 +102,7 @@ def gather(
     sentences = [*warned, *_concerns(first, test, diagnosis)]
     return Contents(
         facts=_facts(first, diagnosis),
-        findings=findings(own, others, diagnosis),
+        findings=[*findings(own, others, diagnosis), *_supported(first)],
         methods=list(table),
         means=[line for line in lines if line.time is None],
         lines=[line for line in lines if line.time is not None],
@@ -154,6 +154,12 @@ def _diagnosis(
         return diagnose(fit, test=test, one_step=carried)
     except NotAvailable:
         return None
+
+
+def _supported(fit: Fit) -> list[Finding]:
+    """Which terms the data support, where that was asked before the fit."""
+    stored = fit.source.get("selection")
+    return [] if stored is None else [support(stored)]
 
 
 def _lines(table: dict[str, Scores]) -> list[Line]:
@@ -234,6 +240,12 @@ def _concerns(fit: Fit, test: Snapshots | None, diagnosis: Diagnosis | None) -> 
         sentences.append(
             f"Nothing after t = {fit.times[-1]:g} was trained on: what is shown there is "
             "extrapolated with the learned dynamics."
+        )
+    pairs = fit.energy is not None and fit.energy.only(Interaction)
+    if pairs and "selection" not in fit.source:
+        sentences.append(
+            "W was learned because it was asked for. Whether the data support an interaction was "
+            "not: `stitchflow select` says, or `stitchflow fit --select`."
         )
     if diagnosis is not None and diagnosis.suggests_growth:
         sentences.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stitchflow._judging.diagnosis import Diagnosis
 from stitchflow._judging.protocols import ByDynamics, Protocol
@@ -226,3 +226,15 @@ def certainty(diagnosis: Diagnosis | None) -> Finding:
         mark = GOOD if spread < 0.2 else FAIR if spread < 0.5 else POOR
     badge = {GOOD: YES, FAIR: "roughly", POOR: NO}[mark]
     return Finding(question, mark, badge, words)
+
+
+def support(selection: dict[str, Any]) -> Finding:
+    """Which terms the data support, from what `stitchflow fit --select` has stored."""
+    answers = {row["term"]: row["supported"] for row in selection["rows"]}
+    found = [term for term, supported in answers.items() if supported]
+    open_ = [term for term, supported in answers.items() if supported is None]
+    badge = ", ".join(found) if found else "a landscape alone"
+    mark = OPEN if open_ else GOOD
+    return Finding(
+        "Which terms do the data support?", mark, badge, " ".join(selection["sentences"])
+    )
