@@ -158,6 +158,7 @@ LEAST_DAMPING, MOST_DAMPING, FOLLOWED_ROUNDS, SHORT_STEPS = 0.1, 1e4, 40, 2
 # a point has no weight; and the noises that are tried, in units of the first one.
 UNIFORM, REST_ROUNDS, MOST_LOGIT = 10, 20, 30.0
 REST_BETAS = tuple(10.0 ** (k / 4) for k in range(-8, 9))
+
 # Models that are compared term by term: the most bumps of the V that carries individuals, whose fit
 # takes a second, and of the V that is compared. A V that is too coarse lets other terms stand in.
 CARRYING_BUMPS, COMPARED_BUMPS = 60, 150
