@@ -17,6 +17,7 @@ from stitchflow._parts import Part
 from stitchflow._status import BadInput
 from stitchflow._types import check_number
 from stitchflow._weak_form import constants
+from stitchflow._weak_form.action import Action, estimate
 from stitchflow._weak_form.assemble import fitted_terms
 from stitchflow._weak_form.bases import Block, Bumps, Splines
 from stitchflow._weak_form.choices import Priors
@@ -40,6 +41,8 @@ from stitchflow._weak_form.noise import (
     SameIndividuals,
 )
 from stitchflow._weak_form.pair_push import PairPush
+from stitchflow._weak_form.populations import Populations
+from stitchflow._weak_form.round_bumps import RoundBumps
 from stitchflow._weak_form.solve import Estimate, gauss_newton, prefers_same
 from stitchflow._weak_form.springs import Springs
 from stitchflow._weak_form.turning import field_parts
@@ -97,6 +100,7 @@ class Problem:
         followed: whether ids tell who is who.
         frame: the directions of many dimensions; None where all coordinates are alike.
         springs: what is seen beside the leading ones; None where there are no others.
+        crowd: the populations, where they are followed as wholes; None elsewhere.
     """
 
     found: list[Window]
@@ -109,6 +113,7 @@ class Problem:
     followed: bool
     frame: Frame | None = None
     springs: Springs | None = None
+    crowd: Populations | None = None
 
     @staticmethod
     def of(energy: Energy, basis: Basis, data: Snapshots, grows: bool = False) -> Problem:
@@ -123,7 +128,9 @@ class Problem:
         paired = bool(energy.only(Interaction) or energy.only(VectorKernel))
         frame = frame_of(energy, data, grows)
         dim = data.dim if frame is None else frame.lead
-        found = windows(data, paired, frame)
+        found, crowd = windows(data, paired, frame), Populations.of(energy, data)
+        if crowd is not None and basis == Basis():
+            basis = _POPULATIONS
         x = np.concatenate([w.x[w.weights > 0] for w in found])
         some = x[np.random.default_rng(0).permutation(len(x))[: constants.MOST_POINTS]]
         widths = basis.widths or constants.WIDTHS[min(dim, 3)]
@@ -132,6 +139,8 @@ class Problem:
         told = basis.bumps if data.paired else told
         most = basis.bumps if dim <= 2 else min(basis.bumps, constants.SPACE_BUMPS)
         tests = Bumps.for_points(some, widths, min(most, told))
+        if crowd is not None:
+            tests = _for_populations(crowd, some, basis)
         potential = energy.only(Potential)
         powers = 1
         if potential and potential[0].time_varying:
@@ -157,11 +166,16 @@ class Problem:
             data.paired,
             frame,
             None if frame is None else frame.springs(data, powers),
+            crowd,
         )
 
     def estimate(self) -> tuple[Estimate, str, dict[str, np.ndarray]]:
         """The estimate, which noise model it has, and its history."""
         looks: list[Estimate] = []
+        if self.action is not None:
+            known = None if self._learns_beta else self.beta
+            found = estimate(self.action, self.priors, known, looks.append)
+            return found, "whole populations were seen again", _history(looks)
         moments = self.moments(self.tests)
         if self.followed:
             found = self._followed(moments, looks)
@@ -201,6 +215,15 @@ class Problem:
         # An end that noise does not explain is no answer, however probable it seems.
         kept = [end for end in ends if end.misfit < constants.MISFIT] or ends or [found]
         return max(kept, key=lambda end: end.evidence)
+
+    @cached_property
+    def action(self) -> Action | None:
+        """The equations of populations that are followed as wholes; None where none are."""
+        return None if self.crowd is None else Action(self.crowd, self.drift)
+
+    @property
+    def _learns_beta(self) -> bool:
+        return self.entropy is not None and self.entropy.learn
 
     @property
     def _about_beta(self) -> Springs | None:
@@ -381,6 +404,25 @@ def _history(looks: list[Estimate]) -> dict[str, np.ndarray]:
         "loss": np.array([-e.posterior.evidence for e in looks if e.posterior is not None]),
         "misfit": np.array([e.misfit for e in looks]),
     }
+
+
+_POPULATIONS = Basis(
+    constants.POPULATION_WIDTHS,
+    constants.POPULATION_BUMPS,
+    constants.POPULATION_PAIR_WIDTHS,
+    constants.POPULATION_RANGES,
+)
+
+
+def _for_populations(crowd: Populations, some: np.ndarray, basis: Basis) -> RoundBumps:
+    """The functions of V where populations are followed as wholes."""
+    spans = min(constants.NOISE_BLOCKS, len(crowd.times) // constants.BLOCK_GAPS)
+    samples = max(1, spans) * min(len(crowd.sizes), constants.NOISE_POPULATIONS)
+    most = samples // constants.SAMPLES_PER_FUNCTION // 3
+    apart = np.linalg.norm(some - some.mean(axis=0), axis=1)
+    core = some[apart <= np.quantile(apart, constants.CORE)]
+    led = Bumps.for_points(core, basis.widths or constants.WIDTHS[3], min(basis.bumps, most))
+    return RoundBumps.around(some, led, most)
 
 
 def pair_pushes(energy: Energy, found: list[Window], basis: Basis) -> tuple[PairPart, ...]:
