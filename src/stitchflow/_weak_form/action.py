@@ -18,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.interpolate import CubicSpline
+from scipy.linalg.blas import dsyrk
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.choices import Priors, other_ranges, shortest
@@ -128,8 +129,7 @@ class Action:
 
     def __init__(self, crowd: Populations, drift: Drift):
         self.crowd, self.drift = crowd, drift
-        blocks = min(constants.NOISE_BLOCKS, (len(crowd.times) - 1) // constants.BLOCK_GAPS)
-        self.clock = Clock(crowd.times, max(1, blocks))
+        self.clock = Clock(crowd.times, crowd.spans)
         self.steps = Steps(crowd.centres, crowd.sizes, self.clock)
         self.share = min(1.0, constants.NOISE_POPULATIONS / len(crowd.sizes))
         self.n = int(crowd.sizes.sum())
@@ -146,11 +146,12 @@ class Action:
                 x = self.crowd.x[k, flock.rows]
                 flat = forces(self.drift, flock, x, t).reshape(-1, f)
                 self.by_step += pulls[k].ravel() @ flat / self.n
-                self.squares += self.clock.whole[k] / self.n * (flat.T @ flat)
+                self.squares += dsyrk(self.clock.whole[k] / self.n, flat.T)
                 sight = Sight(self.drift, flock, x)
                 self.laplacians += self.clock.whole[k] / self.n * sight.laplacians.sum(axis=0)
                 if k in (0, len(self.crowd.times) - 1):
                     self.change += (1.0 if k else -1.0) / self.n * sight.values.sum(axis=0)
+        self.squares = np.triu(self.squares) + np.triu(self.squares, 1).T
 
     def _which(self, flock: Flock) -> slice:
         """The populations of a flock among all."""
@@ -179,14 +180,6 @@ class Action:
         y[:f] = beta * self.laplacians - self.change
         y[f] = 2.0 * beta * dim * self._counted / self.n - self.steps.squares.sum() / self.n
         return a, y
-
-    def _martingale(self, beta: float) -> np.ndarray:
-        """The covariance of the rows if populations were seen at all times."""
-        f = self.drift.count
-        out = np.zeros((f + 1, f + 1))
-        out[:f, :f] = 2.0 * beta / self.n * self.squares
-        out[f, f] = 2.0 * (self.steps.squares**2).sum() / 3.0 / self.n**2
-        return out
 
     def left(self, c: np.ndarray, beta: float) -> np.ndarray:
         """What an estimate leaves of each row, for some populations, (blocks, populations, f + 1).
@@ -220,23 +213,24 @@ class Action:
         return np.concatenate(parts, axis=1)
 
     def _noise(self, left: np.ndarray) -> np.ndarray:
-        """The covariance of the rows from what an estimate leaves of populations and spans."""
-        flat = left.reshape(-1, left.shape[2]) / self.n
+        """The covariance of the rows from what an estimate leaves of populations and spans.
+
+        What it leaves of all populations alike is an error of the estimate, and no noise.
+        """
+        flat = (left - left.mean(axis=1, keepdims=True)).reshape(-1, left.shape[2]) / self.n
         samples, rows = flat.shape
         # An inverse of a covariance of few samples is too large by this on average (Hartlap).
         spare = max(1.0 - (rows + 2.0) / samples, constants.LEAST_SPARE)
         return flat.T @ flat * (len(self.crowd.sizes) / left.shape[1] / spare)
 
-    def equations(self, c: np.ndarray, beta: float, left: np.ndarray | None) -> Equations:
-        """Whitened rows about an estimate.
+    def equations(self, beta: float, left: np.ndarray) -> Equations:
+        """Whitened rows, which are linear in the coefficients.
 
         Arguments:
-            c: the coefficients; they do not matter, because the rows are linear in them.
             beta: the noise about which log beta is counted.
-            left: what an estimate leaves of the rows, which tells their noise; None before there
-                is one.
+            left: what an estimate leaves of the rows, which tells their noise.
         """
-        noise = self._martingale(beta) if left is None else self._noise(left)
+        noise = self._noise(left)
         scale = 1.0 / np.sqrt(np.maximum(np.diag(noise), 1e-300))
         sizes, vectors = np.linalg.eigh(noise * scale * scale[:, None])
         kept = sizes > constants.TOLD_APART * sizes[-1]  # functions may be alike
@@ -265,8 +259,8 @@ def estimate(
 ) -> Estimate:
     """The energy of populations that are followed.
 
-    The noise of the first round is that of populations seen at all times, of the others what the
-    round before has left of each population.
+    The noise of a round is what the round before has left of each population, that of the first
+    what is left where nothing drives them.
 
     Arguments:
         action: the equations.
@@ -276,17 +270,16 @@ def estimate(
     """
     learn = beta is None
     now = Estimate(np.zeros(action.drift.count), action.beta if beta is None else beta)
-    left, strengths = None, {}
+    left = action.left(now.c, now.beta)
     for count in range(1, constants.ACTION_ROUNDS + 1):
-        equations = action.equations(now.c, now.beta, left)
-        span, each = shortest(equations, priors, learn, strengths, False)
+        equations = action.equations(now.beta, left)
+        span, each = shortest(equations, priors, learn, {}, False)
         posterior = each[span]
-        strengths = {key: p.precisions for key, p in each.items()} if count > 1 else {}
-        moved = equations.squares[:-1, :-1] @ (posterior.mean - now.c) @ (posterior.mean - now.c)
+        change = posterior.mean - now.c
+        moved = float(change @ equations.squares[:-1, :-1] @ change)
         still = bool(moved < constants.STILL * max(posterior.known, 1.0))
         new = now.beta * float(np.exp(posterior.step))
-        if still or count < constants.ACTION_ROUNDS:
-            left = action.left(posterior.mean, new)
+        left = action.left(posterior.mean, new)
         now = Estimate(
             posterior.mean,
             new,
@@ -294,7 +287,7 @@ def estimate(
             span,
             count,
             still,
-            action.misfit(left) if left is not None else np.nan,
+            action.misfit(left),
             equations.rows,
             True,
             other_ranges(span, each),

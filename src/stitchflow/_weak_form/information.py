@@ -72,7 +72,7 @@ class Information:
         learn = problem.entropy is not None and problem.entropy.learn
         if problem.action is not None:
             left = problem.action.left(known.c, beta)
-            equations, size_tells = problem.action.equations(known.c, beta, left), False
+            equations, size_tells = problem.action.equations(beta, left), False
         else:
             moments, noise = seen_by(problem, known.c, beta)
             equations = equations_at(moments, noise, known.c, beta)

@@ -43,7 +43,9 @@ class Flock:
     @cached_property
     def codes(self) -> np.ndarray:
         """The population of each row."""
-        return np.searchsorted(self.starts, np.arange(self.rows.stop - self.rows.start), "right") - 1
+        return (
+            np.searchsorted(self.starts, np.arange(self.rows.stop - self.rows.start), "right") - 1
+        )
 
     def total(self, values: np.ndarray) -> np.ndarray:
         """Sums over the members of each population."""
@@ -89,22 +91,20 @@ class Populations:
     def of(energy: Energy, data: Snapshots) -> Populations | None:
         """The populations of a data set; None where they are not followed, or other terms learned.
 
-        They are followed where there are many of them, each with the same number of members at
-        all times, and their centres move by far less than those of other individuals, drawn anew
-        from the same population, would: by less than a share `FOLLOWED` of that. The same has to
-        hold against centres of unrelated populations, because the size of the noise is read from
-        steps of the centres that are shorter than their memory.
+        They are followed where there are many of them, often seen, each with the same number of
+        members at all times, and their centres move by far less than those of other members, drawn
+        anew from the same population, would: by less than a share `FOLLOWED` of that. The same has
+        to hold against centres of unrelated populations, because the size of the noise is read
+        from steps of the centres that are shorter than their memory.
 
         Arguments:
             energy: the terms that are learned.
             data: the snapshots.
         """
         known = all(
-            type(term) is Potential
-            and not term.time_varying
-            or type(term) is Interaction
-            and term.radial
-            or isinstance(term, Entropy)
+            isinstance(term, Entropy)
+            or (type(term) is Potential and not term.time_varying)
+            or (type(term) is Interaction and term.radial)
             for term in energy.terms
         )
         plain = data.groups is not None and data.conditions is None and not data.paired
@@ -115,16 +115,36 @@ class Populations:
         if data.dim > constants.POPULATION_DIMENSIONS or len(set(data.counts.tolist())) > 1:
             return None
         names, codes = np.unique(data.groups, return_inverse=True)
+        # In an order of chance, so that the first of them stand for all.
+        codes = np.random.default_rng(0).permutation(len(names))[codes]
         order = np.lexsort((codes, data.index))
         each = codes[order].reshape(len(data), -1)
         sizes = np.bincount(each[0], minlength=len(names))
-        if len(names) < constants.FEWEST_POPULATIONS or sizes.min() < 2 or (each != each[0]).any():
+        if sizes.min() < 2 or (each != each[0]).any():
             return None
         units = data.units
         x = (data.x[order].astype(np.float64) - np.asarray(units.centre)) / units.length
         times = (data.times - units.start) / units.duration
         found = Populations(x.reshape(len(data), -1, data.dim), times, sizes)
-        return found if max(found.forgotten) < constants.FOLLOWED else None
+        enough = found.samples >= constants.FEWEST_SAMPLES
+        return found if enough and max(found.forgotten) < constants.FOLLOWED else None
+
+    @property
+    def spans(self) -> int:
+        """Into how many spans of time noise is divided to be measured."""
+        return int(
+            np.clip((len(self.times) - 1) // constants.BLOCK_GAPS, 1, constants.NOISE_BLOCKS)
+        )
+
+    @property
+    def samples(self) -> int:
+        """Of how many populations in spans of time the noise is measured."""
+        return self.spans * min(len(self.sizes), constants.NOISE_POPULATIONS)
+
+    @property
+    def told(self) -> int:
+        """How many functions of a kind have a noise that can be measured."""
+        return self.samples // constants.SAMPLES_PER_FUNCTION // constants.KINDS_OF_FUNCTIONS
 
     @property
     def starts(self) -> np.ndarray:

@@ -145,7 +145,8 @@ class Problem:
         powers = 1
         if potential and potential[0].time_varying:
             powers = max(1, min(basis.powers, len(found) - 1))
-        pushes = pair_pushes(energy, found, basis) if paired else ()
+        knots = constants.MOST_KNOTS if crowd is None else min(constants.MOST_KNOTS, crowd.told)
+        pushes = pair_pushes(energy, found, basis, knots) if paired else ()
         own = (Landscape(tests, powers, not energy.only(Entropy)),) if potential else ()
         field = field_parts(energy, tests, some)
         growth = Growing.of(tests, some, x) if grows else None
@@ -416,17 +417,23 @@ _POPULATIONS = Basis(
 
 def _for_populations(crowd: Populations, some: np.ndarray, basis: Basis) -> RoundBumps:
     """The functions of V where populations are followed as wholes."""
-    spans = min(constants.NOISE_BLOCKS, len(crowd.times) // constants.BLOCK_GAPS)
-    samples = max(1, spans) * min(len(crowd.sizes), constants.NOISE_POPULATIONS)
-    most = samples // constants.SAMPLES_PER_FUNCTION // 3
     apart = np.linalg.norm(some - some.mean(axis=0), axis=1)
     core = some[apart <= np.quantile(apart, constants.CORE)]
-    led = Bumps.for_points(core, basis.widths or constants.WIDTHS[3], min(basis.bumps, most))
-    return RoundBumps.around(some, led, most)
+    widths, most = basis.widths or constants.POPULATION_WIDTHS, min(basis.bumps, crowd.told)
+    return RoundBumps.around(some, Bumps.for_points(core, widths, most), crowd.told)
 
 
-def pair_pushes(energy: Energy, found: list[Window], basis: Basis) -> tuple[PairPart, ...]:
-    """The pushes of pairs that an energy has, up to the largest distance in the data."""
+def pair_pushes(
+    energy: Energy, found: list[Window], basis: Basis, most: int = constants.MOST_KNOTS
+) -> tuple[PairPart, ...]:
+    """The pushes of pairs that an energy has, up to the largest distance in the data.
+
+    Arguments:
+        energy: the terms.
+        found: the windows of the data.
+        basis: what functions of a distance are made of.
+        most: the largest number of knots.
+    """
     apart = []
     for w in found[:: max(1, len(found) // 20)]:
         if w.near is not None:
@@ -436,7 +443,7 @@ def pair_pushes(energy: Energy, found: list[Window], basis: Basis) -> tuple[Pair
     z = np.concatenate(apart)
     far = float(np.quantile(np.sqrt((z**2).sum(axis=1)), constants.FARTHEST))
     reach, dim = constants.REACH * far, z.shape[1]
-    count = int(np.clip(np.ceil(reach / (constants.KNOTS * min(basis.pair_widths))), 8, 120))
+    count = int(np.clip(np.ceil(reach / (constants.KNOTS * min(basis.pair_widths))), 8, most))
     pushes: list[PairPart] = []
     for term in energy.only(Interaction):
         if term.radial:
