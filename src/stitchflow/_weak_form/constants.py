@@ -164,7 +164,7 @@ NOISE_BLOCKS, BLOCK_GAPS, NOISE_POPULATIONS = 20, 4, 400
 LEAST_SPARE = 0.2  # of the samples of a covariance that its inverse is not made of
 # Populations and spans for each function, at least: bumps, splines of the distance from the middle,
 # and those of W share the functions in equal parts.
-SAMPLES_PER_FUNCTION, KINDS_OF_FUNCTIONS = 4, 3
+SAMPLES_PER_FUNCTION, KINDS_OF_FUNCTIONS = 20, 3
 FAINT = 1e-7  # a weight in time that is not worth a sum
 # Directions of the noise, relative to the largest one, in which functions are not told apart.
 TOLD_APART = 1e-8

@@ -35,7 +35,7 @@ class RoundSum(eqx.Module):
     reach: Float[Array, ""]
 
     def __call__(self, x: Float[Array, "m i"]) -> Float[Array, "m 1"]:
-        away = x[:, : self.middle.shape[0]] - self.middle
+        away = x[:, : self.middle.shape[0]] - self.middle[None]
         r = jnp.sqrt((away**2).sum(axis=1, keepdims=True) + TINY)
         return self.bumps(x) + self.splines(r / self.reach)
 
