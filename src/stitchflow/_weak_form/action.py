@@ -131,7 +131,7 @@ class Action:
         self.crowd, self.drift = crowd, drift
         self.clock = Clock(crowd.times, crowd.spans)
         self.steps = Steps(crowd.centres, crowd.sizes, self.clock)
-        self.share = min(1.0, constants.NOISE_POPULATIONS / len(crowd.sizes))
+        self.share = crowd.witnesses / len(crowd.sizes)
         self.n = int(crowd.sizes.sum())
         self._gather()
 

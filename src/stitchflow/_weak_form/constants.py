@@ -159,8 +159,8 @@ FOLLOWED, LAGS = 0.6, 3
 # Individuals at once: their forces are (individuals, d, functions), some tens of megabytes.
 POPULATION_CHUNK = 4000
 # Noise: spans of time, gaps in each at least, so that neighbouring spans hardly share errors of the
-# rule in time, and populations that are looked at: 400 in 20 spans are 8,000 samples.
-NOISE_BLOCKS, BLOCK_GAPS, NOISE_POPULATIONS = 20, 4, 400
+# rule in time, and the most populations times spans that are looked at.
+NOISE_BLOCKS, BLOCK_GAPS, NOISE_SAMPLES = 20, 4, 8000
 LEAST_SPARE = 0.2  # of the samples of a covariance that its inverse is not made of
 # Populations and spans for each function, at least: bumps, splines of the distance from the middle,
 # and those of W share the functions in equal parts.

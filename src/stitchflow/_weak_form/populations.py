@@ -108,7 +108,7 @@ class Populations:
             for term in energy.terms
         )
         plain = data.groups is not None and data.conditions is None and not data.paired
-        plain = plain and data.totals is None and bool(np.allclose(data.weights, 1.0))
+        plain = plain and bool(np.allclose(data.weights, 1.0))
         long = len(data) >= constants.POPULATION_TIMES
         if not (known and plain and long and energy.only(Potential) and energy.only(Entropy)):
             return None
@@ -120,7 +120,7 @@ class Populations:
         order = np.lexsort((codes, data.index))
         each = codes[order].reshape(len(data), -1)
         sizes = np.bincount(each[0], minlength=len(names))
-        if sizes.min() < 2 or (each != each[0]).any():
+        if sizes.min() < 2 or (each != each[0]).any() or (data.totals > sizes[codes]).any():
             return None
         units = data.units
         x = (data.x[order].astype(np.float64) - np.asarray(units.centre)) / units.length
@@ -137,9 +137,14 @@ class Populations:
         )
 
     @property
+    def witnesses(self) -> int:
+        """The number of populations of which the noise is measured."""
+        return min(len(self.sizes), constants.NOISE_SAMPLES // self.spans)
+
+    @property
     def samples(self) -> int:
         """Of how many populations in spans of time the noise is measured."""
-        return self.spans * min(len(self.sizes), constants.NOISE_POPULATIONS)
+        return self.spans * self.witnesses
 
     @property
     def told(self) -> int:
