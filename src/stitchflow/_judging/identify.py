@@ -58,7 +58,8 @@ def identifiability(fit: Fit, data: Snapshots | None = None) -> Identifiability:
     except np.linalg.LinAlgError:
         return Identifiability(reason="the equations of the weak form have no solution")
     learned = problem.entropy is not None and problem.entropy.learn
-    return _Look(found, data, learned and at_rest(data)).report(weak is not fit)
+    rest = learned and problem.crowd is None and at_rest(data)
+    return _Look(found, data, rest).report(weak is not fit)
 
 
 def _estimated(fit: Fit, data: Snapshots | None) -> tuple[WeakForm, Fit, Snapshots, float]:

@@ -13,8 +13,10 @@ from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.fitted import BumpPotential, SplineInteraction, SplineKernel
 from stitchflow._weak_form.fitted_direct import BumpField, BumpInteraction
 from stitchflow._weak_form.fitted_framed import FramedPotential
+from stitchflow._weak_form.fitted_round import RoundPotential
 from stitchflow._weak_form.frame import FramedBumps
 from stitchflow._weak_form.pair_push import PairPush
+from stitchflow._weak_form.round_bumps import RoundBumps
 from stitchflow._weak_form.turning import Straight, Turning
 
 
@@ -54,6 +56,13 @@ def _potential(part: Landscape, c: np.ndarray, centre: np.ndarray) -> BumpPotent
     if isinstance(bumps, FramedBumps):
         framed = FramedPotential(bumps=len(bumps.widths), powers=part.powers, lead=bumps.led.dim)
         return framed.of(rows, -rows @ centre, bumps.centres, bumps.widths, bumps.axes)
+    if isinstance(bumps, RoundBumps):
+        splines, own = bumps.splines, bumps.led.count
+        around = RoundPotential(bumps=len(bumps.widths), knots=splines.count)
+        return around.of(
+            *(rows[:, :own], -rows @ centre, bumps.centres, bumps.widths),
+            *(splines.unfold(rows[0, own:]), bumps.middle, np.asarray(splines.reach)),
+        )
     potential = BumpPotential(bumps=len(bumps.widths), powers=part.powers)
     return potential.of(rows, -rows @ centre, bumps.centres, bumps.widths)
 

@@ -158,6 +158,14 @@ class Bumps:
             out[:, axis, self.powers :] = (x[:, axis, None] - self.centres[:, axis]) * bells
         return out
 
+    def laplacians(self, x: np.ndarray) -> np.ndarray:
+        """The sums of second derivatives of all functions at points, (n, f)."""
+        (n, d), (i, j) = x.shape, self._pairs
+        squares = cdist(x, self.centres, "sqeuclidean") / self.widths**2
+        bumps = np.exp(-0.5 * squares) * ((squares - d) / self.widths**2)
+        products = np.broadcast_to(2.0 * (i == j), (n, len(i)))
+        return np.concatenate([np.zeros((n, d)), products, bumps], axis=1)
+
     def gather(self, a: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Sums over points of covectors times the gradients of all functions, (p, f).
 
@@ -285,13 +293,29 @@ class Splines:
         cell = np.minimum(u.astype(np.int64), self.count + 1)
         return cell, u - cell
 
+    def derivative(self, u: np.ndarray, order: int) -> list[np.ndarray]:
+        """The splines of a cell, or their first or second derivatives, at places u in the cell."""
+        return [b / self.step**order for b in (cubic, cubic_slopes, cubic_bends)[order](u)]
+
     def rows(self, r: np.ndarray, slopes: bool = False) -> np.ndarray:
         """All functions at distances, or their derivatives by the distance, (m, count)."""
         cell, u = self.pieces(r)
-        table = np.zeros((len(r), self.count + 5))
-        pieces = [b / self.step for b in cubic_slopes(u)] if slopes else cubic(u)
+        return self._spread(cell, self.derivative(u, int(slopes)))
+
+    def bends(self, r: np.ndarray) -> np.ndarray:
+        """The second derivatives of all functions at distances, (m, count)."""
+        cell, u = self.pieces(r)
+        return self._spread(cell, self.derivative(u, 2))
+
+    def laplacians(self, r: np.ndarray, dim: int) -> np.ndarray:
+        """The sums of second derivatives in `dim` dimensions at distances, (m, count)."""
+        return self.bends(r) + self.rows(r, slopes=True) * ((dim - 1) / r[:, None])
+
+    def _spread(self, cell: np.ndarray, pieces: list[np.ndarray]) -> np.ndarray:
+        """The pieces of the splines of each distance by function, (m, count)."""
+        table, every = np.zeros((len(cell), self.count + 5)), np.arange(len(cell))
         for p, piece in enumerate(pieces):
-            table[np.arange(len(r)), cell + p] += piece
+            table[every, cell + p] += piece
         return self.fold(table)
 
 

@@ -62,6 +62,7 @@ PAIR_WIDTHS = (0.6, 0.3)
 # A W that falls over more than about the width of the population cannot be told from V.
 RANGES = (0.35, 0.5, 0.7, 1.0, 1.4)
 KNOTS = 0.5  # the distance of knots, as a share of the narrowest width
+MOST_KNOTS = 120
 REACH, FARTHEST = 1.1, 0.999  # splines end at this factor of this quantile of the pair distances
 TIME_POWERS = 3
 
@@ -162,3 +163,34 @@ REST_BETAS = tuple(10.0 ** (k / 4) for k in range(-8, 9))
 # Models that are compared term by term: the most bumps of the V that carries individuals, whose fit
 # takes a second, and of the V that is compared. A V that is too coarse lets other terms stand in.
 CARRYING_BUMPS, COMPARED_BUMPS = 60, 150
+
+# Populations that are followed as wholes. Their covariance is that of populations in spans of
+# time; fewer than FEWEST_SAMPLES of these do not tell the noise of some hundred averages (200 gave
+# errors of V several times too small), and four snapshots are what the rule in time needs. In more
+# than three dimensions a few bumps describe V too roughly for exact equations.
+FEWEST_SAMPLES, POPULATION_TIMES, POPULATION_DIMENSIONS = 1000, 4, 3
+# The squared step of a centre over a gap, as a share of that between unrelated draws, from which
+# the polynomial through four snapshots integrates its memory to less than one percent.
+FOLLOWED, LAGS = 0.6, 3
+# Individuals at once: their forces are (individuals, d, functions), some tens of megabytes.
+POPULATION_CHUNK = 4000
+# Noise: spans of time, gaps in each at least, so that neighbouring spans hardly share errors of the
+# rule in time, and the most populations times spans that are looked at.
+NOISE_BLOCKS, BLOCK_GAPS, NOISE_SAMPLES = 20, 4, 8000
+LEAST_SPARE = 0.2  # of the samples of a covariance that its inverse is not made of
+# Populations and spans for each function, at least: bumps, splines of the distance from the middle,
+# and those of W share the functions in equal parts.
+SAMPLES_PER_FUNCTION, KINDS_OF_FUNCTIONS = 20, 3
+FAINT = 1e-7  # a weight in time that is not worth a sum
+# Directions of the noise, relative to the largest one, in which functions are not told apart.
+TOLD_APART = 1e-8
+ACTION_ROUNDS = 4  # three mostly suffice; each looks once more at those whose noise is measured
+# Bases for them: widths of V that is not round and of W, in the data's length, the ranges of W, and
+# the most functions. Whole populations tell V from W, so that W may reach as far as pairs do.
+POPULATION_WIDTHS, POPULATION_BUMPS = (2.0, 1.0, 0.5), 200
+CORE = 0.99  # the share of individuals, nearest to the middle, near whom bumps are placed
+POPULATION_PAIR_WIDTHS, POPULATION_RANGES = (0.6, 0.3, 0.15), (1.4, 2.8, 5.6)
+# V as a function of the distance from the middle: widths, and the factor by which its envelope is
+# shorter than where splines end, so that V goes over into its powers beyond all individuals.
+ROUND_WIDTHS, ROUND_FALL = (1.0, 0.5, 0.25, 0.125), 2.5
+TOUCHING = 1e-9  # added to distances, whose direction is unknown at zero

@@ -71,14 +71,19 @@ class Information:
         known = problem.leading(known)
         beta = 0.0 if known.log_beta is None else float(np.exp(known.log_beta))
         learn = problem.entropy is not None and problem.entropy.learn
-        moments, noise = seen_by(problem, known.c, beta)
-        equations = equations_at(moments, noise, known.c, beta)
+        if problem.action is not None:
+            left = problem.action.left(known.c, beta)
+            equations, size_tells = problem.action.equations(beta, left), False
+        else:
+            moments, noise = seen_by(problem, known.c, beta)
+            equations = equations_at(moments, noise, known.c, beta)
+            size_tells = noise.beta_is_noise
         span, each = shortest(equations, problem.priors, learn, {}, False)
         posterior = each[span]
         matrix = equations.squares.copy()
         if not learn:
             matrix[-1], matrix[:, -1] = 0.0, 0.0
-        elif noise.beta_is_noise:  # the size of the residuals tells beta as well
+        elif size_tells:  # the size of the residuals tells beta as well
             told = float(((posterior.root[:-1, :-1].T @ matrix[:-1, -1]) ** 2).sum())
             more = posterior.root[-1, -1] ** -2 - constants.BETA_PRECISION
             matrix[-1, -1] = max(matrix[-1, -1], float(more) + told)

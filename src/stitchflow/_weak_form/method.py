@@ -139,7 +139,8 @@ class WeakForm(Method):
         energy = problem.fitted(estimate, data.units)
         # A rate is seen by change, or by the noise of individuals that are known to be the same.
         learned = problem.entropy is not None and problem.entropy.learn
-        rest = learned and at_rest(data)
+        # Populations that are followed show their noise, whatever their averages do.
+        rest = learned and problem.crowd is None and at_rest(data)
         known = problem.uncertainty(estimate, data.units)
         known = known.up_to_a_factor() if rest else known
         settled = estimate.converged and not estimate.relaxed

@@ -22,6 +22,7 @@ from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Bumps
 from stitchflow._weak_form.candidates import Candidate, Term, candidates, shapes
 from stitchflow._weak_form.drift_parts import Drift, Landscape
+from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import Equations, Posterior, solve
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.information import products
@@ -34,7 +35,6 @@ from stitchflow._weak_form.noise import (
     observe_all,
 )
 from stitchflow._weak_form.problem import Basis, Problem
-from stitchflow._weak_form.solve import Estimate
 from stitchflow._weak_form.whitening import Whitened
 
 

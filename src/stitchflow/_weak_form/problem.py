@@ -17,6 +17,7 @@ from stitchflow._parts import Part
 from stitchflow._status import BadInput
 from stitchflow._types import check_number
 from stitchflow._weak_form import constants
+from stitchflow._weak_form.action import Action, estimate
 from stitchflow._weak_form.assemble import fitted_terms
 from stitchflow._weak_form.bases import Block, Bumps, Splines
 from stitchflow._weak_form.choices import Priors
@@ -42,6 +43,8 @@ from stitchflow._weak_form.noise import (
     SameIndividuals,
 )
 from stitchflow._weak_form.pair_push import PairPush
+from stitchflow._weak_form.populations import Populations
+from stitchflow._weak_form.round_bumps import RoundBumps
 from stitchflow._weak_form.solve import gauss_newton, misfit_at, prefers_same
 from stitchflow._weak_form.springs import Springs
 from stitchflow._weak_form.turning import field_parts
@@ -99,6 +102,7 @@ class Problem:
         followed: whether ids tell who is who.
         frame: the directions of many dimensions; None where all coordinates are alike.
         springs: what is seen beside the leading ones; None where there are no others.
+        crowd: the populations, where they are followed as wholes; None elsewhere.
     """
 
     found: list[Window]
@@ -111,6 +115,7 @@ class Problem:
     followed: bool
     frame: Frame | None = None
     springs: Springs | None = None
+    crowd: Populations | None = None
 
     @staticmethod
     def of(energy: Energy, basis: Basis, data: Snapshots, grows: bool = False) -> Problem:
@@ -125,7 +130,9 @@ class Problem:
         paired = bool(energy.only(Interaction) or energy.only(VectorKernel))
         frame = frame_of(energy, data, grows)
         dim = data.dim if frame is None else frame.lead
-        found = windows(data, paired, frame)
+        found, crowd = windows(data, paired, frame), Populations.of(energy, data)
+        if crowd is not None and basis == Basis():
+            basis = _POPULATIONS
         x = np.concatenate([w.x[w.weights > 0] for w in found])
         some = x[np.random.default_rng(0).permutation(len(x))[: constants.MOST_POINTS]]
         widths = basis.widths or constants.WIDTHS[min(dim, 3)]
@@ -134,11 +141,14 @@ class Problem:
         told = basis.bumps if data.paired else told
         most = basis.bumps if dim <= 2 else min(basis.bumps, constants.SPACE_BUMPS)
         tests = Bumps.for_points(some, widths, min(most, told))
+        if crowd is not None:
+            tests = _for_populations(crowd, some, basis)
         potential = energy.only(Potential)
         powers = 1
         if potential and potential[0].time_varying:
             powers = max(1, min(basis.powers, len(found) - 1))
-        pushes = pair_pushes(energy, found, basis) if paired else ()
+        knots = constants.MOST_KNOTS if crowd is None else min(constants.MOST_KNOTS, crowd.told)
+        pushes = pair_pushes(energy, found, basis, knots) if paired else ()
         own = (Landscape(tests, powers, not energy.only(Entropy)),) if potential else ()
         field = field_parts(energy, tests, some)
         growth = Growing.of(tests, some, x) if grows else None
@@ -159,11 +169,16 @@ class Problem:
             data.paired,
             frame,
             None if frame is None else frame.springs(data, powers),
+            crowd,
         )
 
     def estimate(self) -> tuple[Estimate, str, dict[str, np.ndarray]]:
         """The estimate, which noise model it has, and its history."""
         looks: list[Estimate] = []
+        if self.action is not None:
+            known = None if self._learns_beta else self.beta
+            found = estimate(self.action, self.priors, known, looks.append)
+            return found, "whole populations were seen again", _history(looks)
         moments = self.moments(self.tests)
         if self.followed:
             found = self._followed(moments, looks)
@@ -212,6 +227,15 @@ class Problem:
         apart = np.append(shaped.c - best.c, np.log(shaped.beta / best.beta))
         share, more = shaped.others
         return replace(shaped, others=(share, np.column_stack([more, apart])))
+
+    @cached_property
+    def action(self) -> Action | None:
+        """The equations of populations that are followed as wholes; None where none are."""
+        return None if self.crowd is None else Action(self.crowd, self.drift)
+
+    @property
+    def _learns_beta(self) -> bool:
+        return self.entropy is not None and self.entropy.learn
 
     @property
     def _about_beta(self) -> Springs | None:
@@ -426,8 +450,33 @@ def _history(looks: list[Estimate]) -> dict[str, np.ndarray]:
     }
 
 
-def pair_pushes(energy: Energy, found: list[Window], basis: Basis) -> tuple[PairPart, ...]:
-    """The pushes of pairs that an energy has, up to the largest distance in the data."""
+_POPULATIONS = Basis(
+    constants.POPULATION_WIDTHS,
+    constants.POPULATION_BUMPS,
+    constants.POPULATION_PAIR_WIDTHS,
+    constants.POPULATION_RANGES,
+)
+
+
+def _for_populations(crowd: Populations, some: np.ndarray, basis: Basis) -> RoundBumps:
+    """The functions of V where populations are followed as wholes."""
+    apart = np.linalg.norm(some - some.mean(axis=0), axis=1)
+    core = some[apart <= np.quantile(apart, constants.CORE)]
+    widths, most = basis.widths or constants.POPULATION_WIDTHS, min(basis.bumps, crowd.told)
+    return RoundBumps.around(some, Bumps.for_points(core, widths, most), crowd.told)
+
+
+def pair_pushes(
+    energy: Energy, found: list[Window], basis: Basis, most: int = constants.MOST_KNOTS
+) -> tuple[PairPart, ...]:
+    """The pushes of pairs that an energy has, up to the largest distance in the data.
+
+    Arguments:
+        energy: the terms.
+        found: the windows of the data.
+        basis: what functions of a distance are made of.
+        most: the largest number of knots.
+    """
     apart = []
     for w in found[:: max(1, len(found) // 20)]:
         if w.near is not None:
@@ -437,7 +486,7 @@ def pair_pushes(energy: Energy, found: list[Window], basis: Basis) -> tuple[Pair
     z = np.concatenate(apart)
     far = float(np.quantile(np.sqrt((z**2).sum(axis=1)), constants.FARTHEST))
     reach, dim = constants.REACH * far, z.shape[1]
-    count = int(np.clip(np.ceil(reach / (constants.KNOTS * min(basis.pair_widths))), 8, 120))
+    count = int(np.clip(np.ceil(reach / (constants.KNOTS * min(basis.pair_widths))), 8, most))
     pushes: list[PairPart] = []
     for term in energy.only(Interaction):
         if term.radial:

@@ -18,6 +18,7 @@ from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.frame import FramedBumps
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.pair_push import PairPush
+from stitchflow._weak_form.round_bumps import RoundBumps
 from stitchflow._weak_form.turning import Straight, Turning
 from stitchflow._weak_form.uncertainty import Uncertainty
 
@@ -25,7 +26,7 @@ KINDS = {
     kind.__name__: kind
     for kind in (
         *(Drift, Landscape, Straight, Turning, PairPush, DisplacementPush, Growing, Deviation),
-        *(Bumps, FramedBumps, Splines),
+        *(Bumps, FramedBumps, RoundBumps, Splines),
     )
 }
 
