@@ -8,12 +8,13 @@ import pytest
 import stitchflow as sf
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Bumps
+from stitchflow._weak_form.basis import Basis
 from stitchflow._weak_form.carry import carry
 from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.equilibrium import potential_at_rest
 from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import Equations, solve
-from stitchflow._weak_form.problem import Basis, Problem
+from stitchflow._weak_form.problem import Problem
 from stitchflow._weak_form.uncertainty import Uncertainty
 
 

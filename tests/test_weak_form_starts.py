@@ -5,10 +5,11 @@ import pytest
 
 import stitchflow as sf
 from stitchflow._weak_form.bases import Bumps
+from stitchflow._weak_form.basis import Basis
 from stitchflow._weak_form.carry import carry, most_steps
 from stitchflow._weak_form.climb import Prior
 from stitchflow._weak_form.drift_parts import Drift, Landscape
-from stitchflow._weak_form.problem import Basis, Problem
+from stitchflow._weak_form.problem import Problem
 
 STIFF, BETA = 3.0, 0.2
 

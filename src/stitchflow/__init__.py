@@ -101,8 +101,8 @@ from stitchflow._training.checkpoint import Checkpoint as Checkpoint
 from stitchflow._training.cluster import run_all as run_all
 from stitchflow._training.history import StageHistory as StageHistory
 from stitchflow._training.optimise import Optimiser as Optimiser
+from stitchflow._weak_form.basis import Basis as Basis
 from stitchflow._weak_form.method import WeakForm as WeakForm
-from stitchflow._weak_form.problem import Basis as Basis
 from stitchflow.rivals import *  # noqa: F403
 
 __version__ = _version("stitchflow")

@@ -22,10 +22,11 @@ from stitchflow._judging.identifiability import (
 from stitchflow._method.contract import Fit
 from stitchflow._status import BadInput
 from stitchflow._weak_form import constants
+from stitchflow._weak_form.basis import Basis
 from stitchflow._weak_form.information import Information
 from stitchflow._weak_form.method import WeakFlow, WeakForm
 from stitchflow._weak_form.pair_push import PairPush
-from stitchflow._weak_form.problem import Basis, Problem
+from stitchflow._weak_form.problem import Problem
 from stitchflow._weak_form.rest import at_rest
 
 MOST = 3_000  # individuals of all times that a new estimate is made from

@@ -106,15 +106,15 @@ def _judged(data: Snapshots, key: KeyLike) -> tuple[Judge, tuple[Term, ...]]:
     if data.dim > 1:
         asked = asked + VectorField(divergence_free=True)
         tries.insert(0, Potential() + Entropy() + VectorField(divergence_free=True))
-    judge = None
-    for carrying in (*tries, asked):
+    judge, carrying = None, asked
+    for carrying in tries:
         try:
             judge = Judge(Nested.of(carrying, asked, data, FOLDS, key))
             break
-        except (BadInput, np.linalg.LinAlgError) as error:
-            reason = error
+        except (BadInput, np.linalg.LinAlgError):  # not explained without the other terms
+            continue
     if judge is None:
-        raise reason
+        judge, carrying = Judge(Nested.of(asked, asked, data, FOLDS, key)), asked
     found = judge.found(BASE)
     if Term.INTERACTION in found and carrying is not asked:
         more = energy_of([Support(str(term), True) for term in found if term is not Term.TIME])

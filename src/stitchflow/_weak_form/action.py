@@ -18,7 +18,6 @@ from functools import cached_property
 
 import numpy as np
 from scipy.interpolate import CubicSpline
-from scipy.linalg.blas import dsyrk
 
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.choices import Priors, other_ranges, shortest
@@ -146,12 +145,11 @@ class Action:
                 x = self.crowd.x[k, flock.rows]
                 flat = forces(self.drift, flock, x, t).reshape(-1, f)
                 self.by_step += pulls[k].ravel() @ flat / self.n
-                self.squares += dsyrk(self.clock.whole[k] / self.n, flat.T)
+                self.squares += self.clock.whole[k] / self.n * (flat.T @ flat)
                 sight = Sight(self.drift, flock, x)
                 self.laplacians += self.clock.whole[k] / self.n * sight.laplacians.sum(axis=0)
                 if k in (0, len(self.crowd.times) - 1):
                     self.change += (1.0 if k else -1.0) / self.n * sight.values.sum(axis=0)
-        self.squares = np.triu(self.squares) + np.triu(self.squares, 1).T
 
     def _which(self, flock: Flock) -> slice:
         """The populations of a flock among all."""

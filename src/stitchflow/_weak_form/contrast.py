@@ -9,6 +9,7 @@ import numpy as np
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._weak_form.bases import Block
+from stitchflow._weak_form.basis import Basis
 from stitchflow._weak_form.deviation import PREFIX, to_shared
 from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import solve
@@ -16,7 +17,7 @@ from stitchflow._weak_form.information import equations_at, seen_by
 from stitchflow._weak_form.method import WeakFlow, WeakForm
 from stitchflow._weak_form.moments import Moments, windows
 from stitchflow._weak_form.noise import Noise
-from stitchflow._weak_form.problem import Basis, Problem
+from stitchflow._weak_form.problem import Problem
 from stitchflow._weak_form.solve import gauss_newton
 from stitchflow._weak_form.uncertainty import Uncertainty
 

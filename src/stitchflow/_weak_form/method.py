@@ -37,9 +37,10 @@ from stitchflow._status import BadInput, NotAvailable, Status
 from stitchflow._training.history import StageHistory
 from stitchflow._types import KeyLike, check_count, check_number
 from stitchflow._weak_form import constants
+from stitchflow._weak_form.basis import Basis
 from stitchflow._weak_form.deviation import deviating
 from stitchflow._weak_form.estimate import Estimate
-from stitchflow._weak_form.problem import Basis, Problem
+from stitchflow._weak_form.problem import Problem
 from stitchflow._weak_form.refusals import (
     LEARNED,
     check_conditions,
@@ -48,6 +49,7 @@ from stitchflow._weak_form.refusals import (
     check_term,
 )
 from stitchflow._weak_form.rest import at_rest
+from stitchflow._weak_form.search import Search
 from stitchflow._weak_form.stored import packed_uncertainty, uncertainty_from
 from stitchflow._weak_form.uncertainty import Uncertainty
 
@@ -135,7 +137,7 @@ class WeakForm(Method):
         check_data(self.energy, self.growth, data)
         grows = self.growth is not None
         problem = Problem.of(self.energy, self.basis or Basis(), data, grows)
-        estimate, kind, history = problem.estimate()
+        estimate, kind, history = Search(problem).estimate()
         energy = problem.fitted(estimate, data.units)
         # A rate is seen by change, or by the noise of individuals that are known to be the same.
         learned = problem.entropy is not None and problem.entropy.learn

@@ -20,6 +20,7 @@ from stitchflow._status import BadInput
 from stitchflow._types import KeyLike, as_rng
 from stitchflow._weak_form import constants
 from stitchflow._weak_form.bases import Bumps
+from stitchflow._weak_form.basis import Basis
 from stitchflow._weak_form.candidates import Candidate, Term, candidates, shapes
 from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.estimate import Estimate
@@ -34,7 +35,8 @@ from stitchflow._weak_form.noise import (
     SameIndividuals,
     observe_all,
 )
-from stitchflow._weak_form.problem import Basis, Problem
+from stitchflow._weak_form.problem import Problem
+from stitchflow._weak_form.search import Search
 from stitchflow._weak_form.whitening import Whitened
 
 
@@ -127,7 +129,7 @@ class Nested:
             Basis(bumps=n) for n in (constants.CARRYING_BUMPS, constants.COMPARED_BUMPS)
         )
         small, whole = Problem.of(carrying, coarse, data), Problem.of(asked, basis, data)
-        estimate, kind, _ = small.estimate()
+        estimate, kind, _ = Search(small).estimate()
         failed = estimate.posterior is None or not np.isfinite(estimate.c).all()
         if failed or not estimate.misfit < constants.UNEXPLAINED:
             raise BadInput("the weak form has no estimate that explains these data")

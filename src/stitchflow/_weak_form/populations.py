@@ -107,7 +107,9 @@ class Populations:
             or (type(term) is Interaction and term.radial)
             for term in energy.terms
         )
-        plain = data.groups is not None and data.conditions is None and not data.paired
+        if data.groups is None:
+            return None
+        plain = data.conditions is None and not data.paired
         plain = plain and bool(np.allclose(data.weights, 1.0))
         long = len(data) >= constants.POPULATION_TIMES
         if not (known and plain and long and energy.only(Potential) and energy.only(Entropy)):
