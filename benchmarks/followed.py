@@ -19,7 +19,7 @@ from stitchflow._command.fit_file import keep_compilations
 from stitchflow._files.lines import append_json, read_lines
 
 LINES, PAGE = ROOT / "results" / "followed.jsonl", ROOT / "docs" / "rivals.md"
-METHODS = ("stitching", "tracks", "ot-linear", "ot-spline")
+METHODS = ("stitching", "tracks", "ot-linear")
 SEEDS = (0, 1)
 
 
