@@ -23,7 +23,7 @@ AS_USERS_DO = ("test_weak_form", "test_identif")
 
 # The files that take longest. Workers get them first, so that none waits for another at the end.
 LONGEST = ("test_contract", "test_stitching", "test_cli", "test_pages", "test_identifiability")
-LONGEST += ("test_demo", "test_readme", "test_anchor", "test_diagnose", "test_known_truth")
+LONGEST += ("test_report", "test_demo", "test_readme", "test_anchor", "test_diagnose")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -226,6 +226,13 @@ def test_real_cells_are_fitted_and_scored(data_folder):
     assert scores.mean("one-step") < 0.8 * still.mean("one-step")
 
 
+def test_everybody_who_is_followed_is_a_particle():
+    clouds = [np.random.default_rng(k).normal(size=(200, 2)) for k in range(3)]
+    of = lambda **kind: sf.Snapshots.from_arrays(clouds, [0.0, 1.0, 2.0], **kind)
+    assert sf.Stitching().resolved(of(paired=True)).particles == 200
+    assert sf.Stitching().resolved(of()).particles == 100
+
+
 def test_in_many_dimensions_particles_stay_the_individuals_they_are():
     rng = np.random.default_rng(0)
     clouds = [rng.normal(size=(60, 25)) + k for k in range(3)]

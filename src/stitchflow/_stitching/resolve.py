@@ -39,6 +39,8 @@ class Regime(NamedTuple):
         everybody = len(data.x) / defaults.INDIVIDUALS_PER_PARTICLE
         fewest = max(min(n, enough), min(everybody, enough))
         wanted, most = share * n, defaults.MOST_PARTICLES
+        if data.paired:  # a particle is the path of an individual, and none is left out
+            wanted = n
         if high:
             wanted, most = n, defaults.MOST_FIXED_PARTICLES
         return Regime(
