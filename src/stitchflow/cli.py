@@ -102,6 +102,7 @@ def fit(
     from stitchflow._status import DataWarning
     from stitchflow._stitching.named_settings import parse_settings
     from stitchflow._storage.run_data import held_out
+    from stitchflow._storage.run_state import can_resume
 
     if not 0.0 <= test_fraction < 1.0:
         raise BadInput(f"--test-fraction must be in [0, 1), got {test_fraction:g}")
@@ -146,12 +147,15 @@ def fit(
         )
     console.print(result.summary())
     console.print(f"wrote {out}/: header.json, arrays.npz, split.npz", soft_wrap=True)
-    if not result.status.ok:
+    if can_resume(out):
         console.print("an interrupted fit goes on with --resume")
         raise typer.Exit(1)
     test = held_out(file, out, result.source)
     members = None if ensemble is None else _members(train, chosen, out, ensemble, seed)
     _write_report(result, out, test, members)
+    if not result.status.ok:  # the report shows what was found, and its errors
+        console.print("this fit is not ok, for the reason in its summary")
+        raise typer.Exit(1)
     if test is not None:
         console.print(f"next: stitchflow evaluate {out}")
 

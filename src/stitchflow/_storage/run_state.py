@@ -212,6 +212,11 @@ def settle(folder: Path) -> None:
             partial(folder / name).unlink(missing_ok=True)
 
 
+def can_resume(folder: Path) -> bool:
+    """Whether `folder` has the state of a fit that was stopped."""
+    return any((folder / name).exists() for name in CHECKPOINTS)
+
+
 def clear_checkpoints(folder: Path) -> None:
     """Remove from `folder` the files that only an unfinished fit needs."""
     for name in CHECKPOINTS:
