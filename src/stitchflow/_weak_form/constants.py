@@ -147,6 +147,5 @@ NO_NOISE = 1e-9  # what beta is for springs without noise
 # largest one, the number of rounds, and the steps of a gap below which one round sees nearly all.
 LEAST_DAMPING, MOST_DAMPING, FOLLOWED_ROUNDS, SHORT_STEPS = 0.1, 1e4, 40, 2
 
-# Models that are compared term by term: the most bumps of the V that carries individuals, whose fit
-# takes a second, and of the V that is compared. A V that is too coarse lets other terms stand in.
-CARRYING_BUMPS, COMPARED_BUMPS = 60, 150
+# Models that are compared term by term: the most bumps of their V, so that a fit takes seconds.
+COMPARED_BUMPS = 60
