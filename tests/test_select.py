@@ -114,7 +114,7 @@ def test_a_round_centred_cloud_cannot_tell_whether_it_turns():
 
 
 def line(attraction: float) -> sf.Snapshots:
-    """Twelve dishes on a line at places of their own, in a bowl, seen again without names."""
+    """Twelve dishes on a line at places of their own, in a bowl, everybody followed."""
     rng, clouds = np.random.default_rng(1), []
     dish = np.repeat(np.arange(12), 12)
     x = np.linspace(-1.0, 1.0, 12)[dish] + 0.4 * rng.normal(size=len(dish))
@@ -124,7 +124,7 @@ def line(attraction: float) -> sf.Snapshots:
             z = x[:, None] - x
             pull = (z * np.exp(-2.0 * z**2) * (dish[:, None] == dish)).sum(axis=1) / 12
             x = x - 0.02 * (x + attraction * pull) + np.sqrt(0.004) * rng.normal(size=len(x))
-    return sf.Snapshots.from_arrays(clouds, 0.1 * np.arange(15), groups=[dish] * 15)
+    return sf.Snapshots.from_arrays(clouds, 0.1 * np.arange(15), groups=[dish] * 15, paired=True)
 
 
 @pytest.mark.parametrize(("attraction", "there"), [(4.0, True), (0.0, False)])
@@ -133,6 +133,7 @@ def test_an_interaction_is_claimed_where_there_is_one(attraction, there):
     found = sf.select(line(attraction))
     assert found["interaction"].supported is there
     assert bool(found.energy.only(sf.Interaction)) is there
+    assert found["interaction"].unseen == "individuals"
     assert found["turning part"].supported is False  # nothing turns on a line
 
 

@@ -58,12 +58,12 @@ def select(data: Snapshots, key: KeyLike = 0) -> Selection:
     some, note = _leading(some)
     try:
         judge, found = _judged(some, key)
+        rest = at_rest(some)
+        rows = [_row(judge, term, found, some, rest) for term in ASKED_FOR]
     except (BadInput, np.linalg.LinAlgError) as error:
         reason = str(error) if isinstance(error, BadInput) else "its equations have no solution"
         rows = [Support(str(term), reason=reason) for term in ASKED_FOR]
         return Selection(rows, energy_of, note=note)
-    rest = at_rest(some)
-    rows = [_row(judge, term, found, some, rest) for term in ASKED_FOR]
     return Selection(rows, energy_of, str(judge.nested.kind), judge.nested.misfit, note)
 
 
@@ -125,15 +125,7 @@ def _judged(data: Snapshots, key: KeyLike) -> tuple[Judge, tuple[Term, ...]]:
     if data.dim > 1:
         asked = asked + VectorField(divergence_free=True)
         tries.insert(0, Potential() + Entropy() + VectorField(divergence_free=True))
-    judge = None
-    for carrying in (*tries, asked):
-        try:
-            judge = Judge(Nested.of(carrying, asked, data, FOLDS, key))
-            break
-        except (BadInput, np.linalg.LinAlgError) as error:
-            reason = error
-    if judge is None:
-        raise reason
+    judge, carrying = _first((*tries, asked), asked, data, key)
     found = judge.found(BASE)
     if Term.INTERACTION in found and carrying is not asked:
         more = energy_of([Support(str(term), True) for term in found if term is not Term.TIME])
@@ -143,6 +135,19 @@ def _judged(data: Snapshots, key: KeyLike) -> tuple[Judge, tuple[Term, ...]]:
             return judge, found
         return again, again.found(BASE)
     return judge, found
+
+
+def _first(
+    tries: Sequence[Energy], asked: Energy, data: Snapshots, key: KeyLike
+) -> tuple[Judge, Energy]:
+    """The equations around the first of some energies that explains the data."""
+    failed: Exception = BadInput("no energy was tried")
+    for carrying in tries:
+        try:
+            return Judge(Nested.of(carrying, asked, data, FOLDS, key)), carrying
+        except (BadInput, np.linalg.LinAlgError) as error:
+            failed = error
+    raise failed
 
 
 class Judge:

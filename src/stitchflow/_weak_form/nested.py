@@ -123,10 +123,8 @@ class Nested:
             folds: the number of parts that are held out in turn, where there are as many.
             key: chooses what is held out together.
         """
-        coarse, basis = (
-            Basis(bumps=n) for n in (constants.CARRYING_BUMPS, constants.COMPARED_BUMPS)
-        )
-        small, whole = Problem.of(carrying, coarse, data), Problem.of(asked, basis, data)
+        basis = Basis(bumps=constants.COMPARED_BUMPS)
+        small, whole = (Problem.of(energy, basis, data) for energy in (carrying, asked))
         estimate, kind, _ = small.estimate()
         failed = estimate.posterior is None or not np.isfinite(estimate.c).all()
         if failed or not estimate.misfit < constants.UNEXPLAINED:
