@@ -39,6 +39,9 @@ def select(data: Snapshots, key: KeyLike = 0) -> Selection:
     changes over some of the gaps between times elsewhere. Terms enter one after the other, the one
     with most evidence first, and each is judged beside all others that are supported.
 
+    An interaction is claimed with 20 nats of evidence only: in simulations V, which is a sum of few
+    functions, let one stand in for what it missed.
+
     Arguments:
         data: snapshots of three or more times.
         key: a JAX key or an integer seed, which chooses what is left out together.
