@@ -18,12 +18,16 @@ LEVEL = 0.9  # of the intervals
 # Nats of evidence that a term has to be worth: without it the data are then twenty times less
 # probable, as for the further blocks of the weak form.
 ASKED = 3.0
+# That of an interaction, which stands in for what a V of few functions misses, to 19 nats in 14
+# simulated data sets without one. Chosen after a look at all of them (docs/identify.md).
+FIRM = 20.0
 # The share of all forces below which a term is not claimed: V is a sum of so few functions that it
 # may miss as much, and another term then stands in for it.
 SMALL = 0.1
 # The share of all forces from which a term would have been seen, where it is said to be absent.
 LARGE = 0.5
 NINETY = 1.645  # standard errors on each side of the interval
+UNLIMITED = 100.0  # a share from which any amount may be missed
 
 NAMES = {
     Term.ENTROPY: "random motion (entropy)",
@@ -54,7 +58,8 @@ class Support:
         evidence: the logarithm of how much more probable the data are with the term.
         share: what the term does, as a share of all forces; of growth its root mean square over
             the whole time, of the entropy the share of beta.
-        missed: the share that the term could have and be missed, with 5 % probability.
+        missed: the share that the term could have and be missed, with 5 % probability; None where
+            any amount could.
         unseen: what the predictions are of, "individuals" or "times".
         reason: why it was not scored, or why the data cannot tell.
     """
@@ -84,12 +89,16 @@ class Support:
     ) -> Support:
         """The verdict on a term from its scores and the standard error of its typical shapes."""
         finite = np.isfinite([gain, low, high, evidence, share]).all()
-        missed = NINETY * error if np.isfinite(error) else None
+        missed = NINETY * error if NINETY * error < UNLIMITED else None
         if not finite:
             return Support(term, reason="its equations have no solution")
         row = Support(term, False, gain, low, high, evidence, share, missed, unseen)
         asked, better = evidence > ASKED, low > 0.0
         if asked and better and share > SMALL:
+            if term == Term.INTERACTION and evidence < FIRM:
+                return row.untold(
+                    f"with less than {FIRM:g} nats a V that is too coarse explains it"
+                )
             return replace(row, supported=True)
         if asked and share > SMALL:
             return row.untold(f"the evidence asks for it, but unseen {unseen} do not")
@@ -117,8 +126,8 @@ class Support:
         if self.supported:
             return f"{scored}: supported{self._size()}"
         if self.supported is None:
-            missed = "" if self.missed is None else f" ({self._amount(self.missed)} may be missed)"
-            return f"{scored}: cannot tell, {self.reason}{missed}"
+            missed = "any amount" if self.missed is None else self._amount(self.missed)
+            return f"{scored}: cannot tell, {self.reason} ({missed} may be missed)"
         seen = self._amount((self.share or 0.0) + (self.missed or 0.0))
         return f"{scored}: not supported ({seen} would have been seen)"
 
@@ -145,6 +154,7 @@ class Selection(list[Support]):
         kind: who is seen at the times.
         misfit: the mean square of the residuals with all terms, where noise alone gives one; None
             where nothing could be estimated.
+        note: what else has to be said.
     """
 
     def __init__(
@@ -153,9 +163,11 @@ class Selection(list[Support]):
         energy_of: Callable[[list[Support]], Energy],
         kind: str = "",
         misfit: float | None = None,
+        note: str = "",
     ):
         super().__init__(rows)
         self.energy, self.kind, self.misfit = energy_of(rows), kind, misfit
+        self.note = note
 
     def __getitem__(self, name: Any) -> Any:
         """The row of a term by its name, or by its place."""
@@ -178,7 +190,8 @@ class Selection(list[Support]):
         rows = sorted(self, key=lambda row: order[row.supported])
         told = [f"{row.sentence[0].upper()}{row.sentence[1:]}." for row in rows]
         more = "" if self.growth is None else " with growth"
-        return [*told, f"The energy that the data support is {self.energy!r}{more}."]
+        last = f"The energy that the data support is {self.energy!r}{more}."
+        return [*told, last, *([self.note] if self.note else [])]
 
     def to_dict(self) -> dict[str, Any]:
         """All rows and sentences as plain JSON."""

@@ -160,9 +160,8 @@ LEAST_DAMPING, MOST_DAMPING, FOLLOWED_ROUNDS, SHORT_STEPS = 0.1, 1e4, 40, 2
 UNIFORM, REST_ROUNDS, MOST_LOGIT = 10, 20, 30.0
 REST_BETAS = tuple(10.0 ** (k / 4) for k in range(-8, 9))
 
-# Models that are compared term by term: the most bumps of the V that carries individuals, whose fit
-# takes a second, and of the V that is compared. A V that is too coarse lets other terms stand in.
-CARRYING_BUMPS, COMPARED_BUMPS = 60, 150
+# Models that are compared term by term: the most bumps of their V, so that a fit takes seconds.
+COMPARED_BUMPS = 60
 
 # Populations that are followed as wholes. Their covariance is that of populations in spans of
 # time; fewer than FEWEST_SAMPLES of these do not tell the noise of some hundred averages (200 gave

@@ -125,10 +125,8 @@ class Nested:
             folds: the number of parts that are held out in turn, where there are as many.
             key: chooses what is held out together.
         """
-        coarse, basis = (
-            Basis(bumps=n) for n in (constants.CARRYING_BUMPS, constants.COMPARED_BUMPS)
-        )
-        small, whole = Problem.of(carrying, coarse, data), Problem.of(asked, basis, data)
+        basis = Basis(bumps=constants.COMPARED_BUMPS)
+        small, whole = (Problem.of(energy, basis, data) for energy in (carrying, asked))
         estimate, kind, _ = Search(small).estimate()
         failed = estimate.posterior is None or not np.isfinite(estimate.c).all()
         if failed or not estimate.misfit < constants.UNEXPLAINED:
@@ -226,12 +224,10 @@ class Nested:
 
 
 def _placed(c: np.ndarray, few: Drift, many: Drift) -> np.ndarray:
-    """The coefficients of a drift among those of one with more parts and finer bumps."""
+    """The coefficients of a drift among those of one with more parts."""
     found = np.zeros(many.count)
     for part, own in few.each():
-        at = next(at for other, at in many.each() if type(other) is type(part))
-        # Finer bumps follow the wider ones, so that those of both come first.
-        found[at.start : at.start + part.count] = c[own]
+        found[next(at for other, at in many.each() if type(other) is type(part))] = c[own]
     return found
 
 
@@ -258,6 +254,8 @@ def _around(
     design = np.concatenate(designs)
     target = np.concatenate(residuals) + design @ np.append(c, 1.0)
     own = np.concatenate(_folds(moments, kind, residuals, folds, key))
+    if len(np.unique(own)) < 2:
+        raise BadInput("the individuals are too few for more than one gap between times")
     push = np.zeros((drift.count + 1, drift.count + 1))
     push[:-1, :-1] = products(problem, c)[0]
     size = float(np.sqrt(max(c @ push[:-1, :-1] @ c, 0.0)))
