@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-coverage test-full pythons lint docs bench ladder paper paper-quick paper-draw coverage tradeoff predict divergences residuals rivals printed trust mutants verdicts calibration identify identify-rivals audit clean
+.PHONY: demo test test-coverage test-full pythons lint docs bench ladder paper paper-quick paper-draw coverage tradeoff predict divergences residuals rivals printed small trust mutants verdicts calibration identify identify-rivals audit clean
 
 .venv/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -59,7 +59,7 @@ bench: .venv/test.done
 	$(BIN)/python benchmarks/performance.py
 
 # One script a study; each adds what is missing to its file in results/.
-calibration coverage divergences identify ladder mutants predict printed residuals rivals tradeoff trust verdicts: .venv/test.done
+calibration coverage divergences identify ladder mutants predict printed residuals rivals small tradeoff trust verdicts: .venv/test.done
 	$(BIN)/python benchmarks/$@.py
 
 identify-rivals: .venv/test.done

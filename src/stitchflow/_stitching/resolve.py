@@ -13,6 +13,7 @@ from stitchflow._energy.pair_terms import VectorKernel
 from stitchflow._stitching import defaults
 from stitchflow._stitching.anchor import ByAverages, NoAnchor
 from stitchflow._stitching.plan import Specification
+from stitchflow._stitching.shrinkage import ByHeldOut, NoShrinkage, is_few
 
 AnySpecification = TypeVar("AnySpecification", bound=Specification)
 
@@ -43,7 +44,7 @@ class Regime(NamedTuple):
             wanted, most = n, defaults.MOST_FIXED_PARTICLES
         return Regime(
             round(min(max(wanted, fewest), most)),
-            defaults.STEPS,
+            defaults.STEPS_OF_FEW if is_few(data) else defaults.STEPS,
             defaults.BATCH_OF_FIXED if high else defaults.BATCH,
             defaults.ALPHA,
             defaults.DRAWS,
@@ -101,7 +102,7 @@ def resolve(method: AnySpecification, data: Snapshots) -> AnySpecification:
     carried = defaults.CARRIED_SHARE * float(np.mean(data.counts))
     carried = round(np.clip(carried, defaults.FEWEST_CARRIED, defaults.MOST_CARRIED))
     # A short fit is a sketch, for which averages would take longer than all its steps.
-    averages = ByAverages() if steps >= defaults.FEWEST_STEPS else NoAnchor()
+    sketch = steps < defaults.FEWEST_STEPS
     nodes = min(defaults.MOST_NODES, defaults.NODES_PER_SNAPSHOT * len(data))
     nodes = _either(method.nodes, max(defaults.FEWEST_NODES, nodes))
     curve = method.curve
@@ -130,5 +131,6 @@ def resolve(method: AnySpecification, data: Snapshots) -> AnySpecification:
             individuals=_either(method.consistency.individuals, carried),
         ),
         optimiser=replace(method.optimiser, steps=steps),
-        anchor=_either(method.anchor, averages),
+        anchor=_either(method.anchor, NoAnchor() if sketch else ByAverages()),
+        shrinkage=_either(method.shrinkage, NoShrinkage() if sketch else ByHeldOut()),
     )
