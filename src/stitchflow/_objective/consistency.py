@@ -96,7 +96,8 @@ def arrival_distance(
     key: Array,
 ) -> Scalar:
     """The sum above for any distance between clouds; the arguments are of `arrival_distances`."""
-    return arrival_distances(energy, data, distance, individuals, most_times, moves, key).sum()
+    each = arrival_distances(energy, data, distance, individuals, most_times, moves, key)
+    return each.sum(axis=1).sum()
 
 
 def arrival_distances(

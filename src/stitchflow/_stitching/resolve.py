@@ -44,7 +44,7 @@ class Regime(NamedTuple):
             wanted, most = n, defaults.MOST_FIXED_PARTICLES
         return Regime(
             round(min(max(wanted, fewest), most)),
-            defaults.STEPS_OF_FEW if is_few(data) else defaults.STEPS,
+            defaults.STEPS,
             defaults.BATCH_OF_FIXED if high else defaults.BATCH,
             defaults.ALPHA,
             defaults.DRAWS,
@@ -91,7 +91,9 @@ def resolve(method: AnySpecification, data: Snapshots) -> AnySpecification:
         name: _either(getattr(method, name), regime.learn)
         for name in ("learn_particles", "learn_weights", "learn_bandwidth")
     }
-    steps = _either(method.optimiser.steps, regime.steps)
+    believed = isinstance(method.shrinkage, NoShrinkage) or not method.energy.needs_density
+    usual = regime.steps if believed or not is_few(data) else defaults.STEPS_OF_FEW
+    steps = _either(method.optimiser.steps, usual)
     # A static potential seldom explains all of the curve, so it is also trained on where it
     # carries individuals.
     static = method.energy.needs_density and not method.energy.time_varying
