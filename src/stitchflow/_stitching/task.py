@@ -97,7 +97,7 @@ class Task:
         curve, energy = optimum.model
         words = optimum.status.message
         if left := len(self.data.x) - len(self.shown.x) - len(self.held.x):
-            words += f"; {left} isolated individuals were not trained on"
+            words += f"; isolated and not trained on: {left}"
         key = jax.random.fold_in(self.key, 1)
         share = self.plan.shrinkage.share(energy, self.data, self.held, key)
         if share < 1.0:
