@@ -94,6 +94,9 @@ from stitchflow._stitching.first_paths import SmoothStart as SmoothStart
 from stitchflow._stitching.first_paths import Start as Start
 from stitchflow._stitching.first_paths import StraightStart as StraightStart
 from stitchflow._stitching.published import PaperStitching as PaperStitching
+from stitchflow._stitching.shrinkage import ByHeldOut as ByHeldOut
+from stitchflow._stitching.shrinkage import NoShrinkage as NoShrinkage
+from stitchflow._stitching.shrinkage import Shrinkage as Shrinkage
 from stitchflow._stitching.stitching import Stitching as Stitching
 from stitchflow._stitching.stitching import fit as fit
 from stitchflow._storage.save import load as load

@@ -19,7 +19,7 @@ from stitchflow._data.snapshots import Snapshots
 from stitchflow._data.units import Units
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.per_condition import PerCondition
-from stitchflow._energy.terms import Potential, Term, ready
+from stitchflow._energy.terms import Potential, Term, ready, with_fields
 from stitchflow._energy.vector_field import VectorField
 from stitchflow._html import table
 from stitchflow._measure.kde import KDE, Cloud, Field
@@ -133,6 +133,12 @@ class Energy(eqx.Module):
     def sized_for(self, speed: float) -> Energy:
         """The same energy with terms scaled to move a cloud at about `speed` (internal units)."""
         return Energy(tuple(term.sized_for(speed) for term in self.terms), self.units)
+
+    def times(self, share: Any) -> Energy:
+        """All terms `share` times as large: a population that moves as before, at that speed."""
+        coefficient = lambda term: ready(getattr(term, "coefficient", None)).times(share)
+        terms = (with_fields(term, coefficient=coefficient(term)) for term in self.terms)
+        return Energy(tuple(terms), self.units)
 
     @property
     def needs_density(self) -> bool:

@@ -43,6 +43,11 @@ class Positive(eqx.Module):
         # log(expm1(v)) without overflow
         return Positive(jnp.asarray(value + np.log(-np.expm1(-value)), float), learn)
 
+    def times(self, share: Any) -> Positive:
+        """The number `share` times as large, for a positive share that may be traced."""
+        value = jax.nn.softplus(self.raw) * share
+        return Positive(value + jnp.log(-jnp.expm1(-value)), self.learn)
+
     def __call__(self) -> Scalar:
         return jax.nn.softplus(self.raw if self.learn else jax.lax.stop_gradient(self.raw))
 

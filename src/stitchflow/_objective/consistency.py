@@ -95,7 +95,21 @@ def arrival_distance(
     moves: int,
     key: Array,
 ) -> Scalar:
-    """The sum above for any distance between clouds.
+    """The sum above for any distance between clouds; the arguments are of `arrival_distances`."""
+    each = arrival_distances(energy, data, distance, individuals, most_times, moves, key)
+    return each.sum(axis=1).sum()
+
+
+def arrival_distances(
+    energy: Energy,
+    data: Observations,
+    distance: Callable[[Array, Array, Array, Array], Scalar],
+    individuals: int,
+    most_times: int,
+    moves: int,
+    key: Array,
+) -> Float[Array, "g 2"]:
+    """The terms of the sum: after each gap, of those rolled out and of those carried over it alone.
 
     Arguments:
         energy: the energy, with parameters.
@@ -112,17 +126,17 @@ def arrival_distance(
     seen, weights = data.individuals(chosen, individuals, draw)
     moves = moves * (most_times - 1) // (len(times) - 1)
 
-    def gap(rolled: Array, entry: tuple) -> tuple[Array, Scalar]:
+    def gap(rolled: Array, entry: tuple) -> tuple[Array, Float[Array, " 2"]]:
         t0, t1, (here, there), (w, target), gap_key = entry
         clouds, shares = jnp.stack([rolled, here]), jnp.stack([weights[0], w])
         ends = carry(energy, clouds, shares, t0, t1, moves, gap_key)
         apart = jax.vmap(distance, (0, 0, None, None))(ends, shares, there, target)
-        return ends[0], apart.sum()
+        return ends[0], apart
 
     keys = jax.random.split(noise, times.shape[0] - 1)
     pairs = lambda a: (a[:-1], a[1:])
     entries = (*pairs(times), pairs(seen), pairs(weights), keys)
-    return jax.lax.scan(gap, seen[0], entries)[1].sum()
+    return jax.lax.scan(gap, seen[0], entries)[1]
 
 
 def window(total: int, most: int, key: Array) -> Int[Array, " s"]:

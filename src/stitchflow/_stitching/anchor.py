@@ -23,8 +23,10 @@ from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._parts import Part
 from stitchflow._status import BadInput
 from stitchflow._stitching import defaults
+from stitchflow._stitching.shrinkage import is_few
 from stitchflow._types import check_number
 from stitchflow._weak_form.method import WeakFlow, WeakForm
+from stitchflow._weak_form.rest import at_rest
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class ByAverages(Anchor):
         if units != data.units or data.paired or data.dim > defaults.ANCHOR_DIMENSIONS:
             return None
         if not (energy.needs_density or pairs):  # the residual reads nothing that is noisy
+            return None
+        if is_few(data) and at_rest(data):  # averages that do not change tell no speed
             return None
         try:
             method = WeakForm(energy)

@@ -201,6 +201,31 @@ ANCHOR_DIMENSIONS = 5
 # Individuals of a snapshot that show beforehand, in seconds, that averages are far from explained.
 SCREENED = 300
 
+# ---- docs/decisions.md#shrinkage
+
+# Up to so many individuals of all times together the data may be too few for a network: some are
+# held out and tell which share of the energy to believe. Of more, held-out scores did not differ.
+FEW_INDIVIDUALS = 1000
+
+# The share of each time's individuals that are held out.
+HELD_OUT = 0.2
+
+# The shares of the energy that are compared. The last one stands for standing still; it is not
+# zero, so that V keeps its shape.
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.05)
+
+# Individuals with fewer than a handful of others near them are not trained on: matching moves
+# somebody to a place where one is seen, and V digs a well there. How far is not near: so many
+# median absolute deviations of the logarithm of the distance.
+HANDFUL, ISOLATED = 5, 6.0
+
+# Time steps over a gap of individuals who were held out, and draws of their noise: they cost less
+# than a second.
+HELD_OUT_MOVES, HELD_OUT_DRAWS = 24, 4
+
+# Steps of the first stage for few individuals: half as many overfit less and predict as well.
+STEPS_OF_FEW = 1000
+
 # ---- docs/decisions.md#interaction
 
 # Widths of the layers of W and of kernels: functions of one distance need less.

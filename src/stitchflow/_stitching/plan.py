@@ -21,6 +21,7 @@ from stitchflow._parts import LATER
 from stitchflow._status import BadInput, BadInputType
 from stitchflow._stitching.anchor import Anchor
 from stitchflow._stitching.first_paths import SmoothStart, Start
+from stitchflow._stitching.shrinkage import Shrinkage
 from stitchflow._training.optimise import Optimiser
 from stitchflow._types import check_count
 from stitchflow._weak_form.method import WeakFlow
@@ -49,6 +50,7 @@ class Specification:
     weights: Weights = field(default_factory=DataWeights, metadata=LATER)
     scaling: Scaling = field(default_factory=Standardised, metadata=LATER)
     anchor: Anchor | None = field(default=None, metadata=LATER)
+    shrinkage: Shrinkage | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         # A single term is an energy too.
@@ -57,12 +59,13 @@ class Specification:
         kinds |= {"divergence": Divergence, "optimiser": Optimiser, "consistency": Consistency}
         kinds |= {"growth": Growth, "curve": Spline, "init": Start, "spacing": Spacing}
         kinds |= {"kernel": Kernel, "weights": Weights, "scaling": Scaling, "anchor": Anchor}
+        kinds |= {"shrinkage": Shrinkage}
         object.__setattr__(self, "energy", energy)
         if isinstance(energy, Energy) and energy.only(PerCondition):
             raise BadInput(f"energy: only WeakForm learns a PerCondition so far, got {energy!r}")
         for name, kind in kinds.items():
             value = getattr(self, name)
-            absent = name in ("growth", "curve", "anchor") and value is None
+            absent = name in ("growth", "curve", "anchor", "shrinkage") and value is None
             if not absent and not isinstance(value, kind):
                 raise BadInputType(f"{name} must be a {kind.__name__}, got {value!r}")
         for name, least in (("particles", 1), ("nodes", 2), ("batch", 1)):
@@ -96,6 +99,7 @@ class Plan:
     weights: Weights
     scaling: Scaling
     anchor: Anchor
+    shrinkage: Shrinkage
 
     def told_by_averages(self, data: Snapshots) -> WeakFlow | None:
         """The weak form's flow where it tells the energy; None where networks have to learn it."""

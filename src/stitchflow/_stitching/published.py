@@ -23,6 +23,7 @@ from stitchflow._objective.residual import Residual, VelocityResidual
 from stitchflow._parts import LATER
 from stitchflow._stitching.anchor import Anchor, NoAnchor
 from stitchflow._stitching.first_paths import Start, StraightStart
+from stitchflow._stitching.shrinkage import NoShrinkage, Shrinkage
 from stitchflow._stitching.stitching import Stitching
 from stitchflow._training.optimise import Optimiser
 
@@ -66,6 +67,7 @@ class PaperStitching(Stitching):
         weights: data term and residual train them.
         scaling: places and times as they are given.
         anchor: none, networks learn the energy.
+        shrinkage: none, everybody is trained on.
 
     >>> sf.Stitching.paper().name
     'stitching-paper'
@@ -91,6 +93,7 @@ class PaperStitching(Stitching):
     weights: Weights = field(default_factory=JointWeights, metadata=LATER)
     scaling: Scaling = field(default_factory=Unscaled, metadata=LATER)
     anchor: Anchor | None = field(default_factory=NoAnchor, metadata=LATER)
+    shrinkage: Shrinkage | None = field(default_factory=NoShrinkage, metadata=LATER)
 
     @classmethod
     def by_name(cls) -> dict[str, Callable[[], Method]]:

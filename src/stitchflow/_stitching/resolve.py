@@ -13,6 +13,7 @@ from stitchflow._energy.pair_terms import VectorKernel
 from stitchflow._stitching import defaults
 from stitchflow._stitching.anchor import ByAverages, NoAnchor
 from stitchflow._stitching.plan import Specification
+from stitchflow._stitching.shrinkage import ByHeldOut, NoShrinkage, is_few
 
 AnySpecification = TypeVar("AnySpecification", bound=Specification)
 
@@ -92,7 +93,9 @@ def resolve(method: AnySpecification, data: Snapshots) -> AnySpecification:
         name: _either(getattr(method, name), regime.learn)
         for name in ("learn_particles", "learn_weights", "learn_bandwidth")
     }
-    steps = _either(method.optimiser.steps, regime.steps)
+    believed = isinstance(method.shrinkage, NoShrinkage) or not method.energy.needs_density
+    usual = regime.steps if believed or not is_few(data) else defaults.STEPS_OF_FEW
+    steps = _either(method.optimiser.steps, usual)
     # A static potential seldom explains all of the curve, so it is also trained on where it
     # carries individuals.
     static = method.energy.needs_density and not method.energy.time_varying
@@ -103,7 +106,7 @@ def resolve(method: AnySpecification, data: Snapshots) -> AnySpecification:
     carried = defaults.CARRIED_SHARE * float(np.mean(data.counts))
     carried = round(np.clip(carried, defaults.FEWEST_CARRIED, defaults.MOST_CARRIED))
     # A short fit is a sketch, for which averages would take longer than all its steps.
-    averages = ByAverages() if steps >= defaults.FEWEST_STEPS else NoAnchor()
+    sketch = steps < defaults.FEWEST_STEPS
     nodes = min(defaults.MOST_NODES, defaults.NODES_PER_SNAPSHOT * len(data))
     nodes = _either(method.nodes, max(defaults.FEWEST_NODES, nodes))
     curve = method.curve
@@ -132,5 +135,6 @@ def resolve(method: AnySpecification, data: Snapshots) -> AnySpecification:
             individuals=_either(method.consistency.individuals, carried),
         ),
         optimiser=replace(method.optimiser, steps=steps),
-        anchor=_either(method.anchor, averages),
+        anchor=_either(method.anchor, NoAnchor() if sketch else ByAverages()),
+        shrinkage=_either(method.shrinkage, NoShrinkage() if sketch else ByHeldOut()),
     )

@@ -37,7 +37,7 @@ from stitchflow._energy.packing import (
     unpacked_method,
     with_arrays,
 )
-from stitchflow._energy.terms import Entropy, Potential, Term
+from stitchflow._energy.terms import Entropy, Potential, Term, ready
 from stitchflow._measure.curve import Curve
 from stitchflow._measure.kde import PAIR_BUDGET
 from stitchflow._measure.spline import SplineCurve
@@ -52,6 +52,7 @@ from stitchflow._stitching.resolve import resolve
 from stitchflow._stitching.stages import train
 from stitchflow._stitching.start import start, start_model
 from stitchflow._stitching.stitched_flow import StitchedFlow
+from stitchflow._stitching.task import Task
 from stitchflow._training.checkpoint import Checkpoint
 from stitchflow._training.optimise import Optimum
 from stitchflow._training.sharding import Devices
@@ -90,6 +91,9 @@ class Stitching(Specification, Method):
         anchor: `ByAverages()` takes the energy from averages, with standard errors, where they
             tell it, and fits the curve under it; the paper's `NoAnchor()` always trains networks.
             None is the former for fits of at least 500 steps.
+        shrinkage: `ByHeldOut()` holds some of few individuals out, and believes the share of the
+            energy that carries them best; the paper's `NoShrinkage()` believes all of it. None is
+            the former for fits of at least 500 steps.
 
     >>> Stitching(energy=Potential() + Entropy(), particles=100, nodes=50).name
     'stitching'
@@ -190,18 +194,12 @@ class Stitching(Specification, Method):
     def fit(
         self, data: Snapshots, key: KeyLike, progress: bool, checkpoint: Checkpoint | None = None
     ) -> Fit:
-        resolved, began = self.resolved(data), time.perf_counter()
-        plan = Plan.of(resolved)
-        start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
-        told = plan.told_by_averages(data)
-        known = None if told is None else told.energy
-        model = start_model(plan, data, start_key, energy_key, known)
-        seen = Observations.source(data, plan.scaling.units(data))
-        optimum = train(
-            plan, model, seen, loop_key, data, progress, checkpoint, known=told is not None
-        )
+        began = time.perf_counter()
+        task = Task.of(self, data, key)
+        seen = Observations.source(task.shown, task.units)
+        optimum = task.trained(task.start(), seen, progress, checkpoint)
         optimum = replace(optimum, seconds=time.perf_counter() - began)
-        return resolved._as_fit(optimum, data, key, told)
+        return task.method._as_fit(task.believed(optimum), data, key, task.told)
 
     def fit_on(
         self,
@@ -212,22 +210,17 @@ class Stitching(Specification, Method):
         checkpoint: Checkpoint | None = None,
     ) -> Fit:
         """Particles and individuals are cut into one part for each of the devices."""
-        parts, resolved = Devices(devices), self.resolved(data)
-        particles = parts.multiple(Plan.of(resolved).particles)
-        resolved = replace(resolved, particles=particles)
-        plan = Plan.of(resolved)
-        start_key, energy_key, loop_key = jax.random.split(as_key(key), 3)
-        told = plan.told_by_averages(data)
-        known = None if told is None else told.energy
-        curve, energy = start_model(plan, data, start_key, energy_key, known)
+        parts = Devices(devices)
+        task = Task.of(self, data, key)
+        particles = parts.multiple(task.plan.particles)
+        task = replace(task, method=replace(task.method, particles=particles))
+        curve, energy = task.start()
         model = parts.spread((curve, energy), [(curve.particles, 1), (curve.log_weights, 0)])
         place = lambda seen: parts.spread(seen, [(seen.points, 1), (seen.weights, 1)])
-        seen = Observations.source(data, plan.scaling.units(data), len(parts), place)
-        optimum = train(
-            plan, model, seen, loop_key, data, progress, checkpoint, known=told is not None
-        )
+        seen = Observations.source(task.shown, task.units, len(parts), place)
+        optimum = task.trained(model, seen, progress, checkpoint)
         whole = replace(optimum, model=parts.whole(optimum.model))
-        return resolved._as_fit(whole, data, key, told)
+        return task.method._as_fit(task.believed(whole), data, key, task.told)
 
     def fit_together(
         self, data: Snapshots, parts: Sequence[Snapshots], key: KeyLike, progress: bool
@@ -235,8 +228,10 @@ class Stitching(Specification, Method):
         """A fit to each of `parts`, reweighted copies of `data`, in one compiled loop."""
         resolved = self.resolved(data)
         plan, (start_key, loop_key) = Plan.of(resolved), jax.random.split(as_key(key))
-        if plan.told_by_averages(data) is not None:
-            # Every member has averages of its own; the curves share one compiled program.
+        apart = plan.shrinkage.divided(plan.energy, data)[1] is not None
+        if apart or plan.told_by_averages(data) is not None:
+            # Every member has averages, or individuals held out, of its own; the curves share one
+            # compiled program.
             keys = jax.random.split(loop_key, len(parts))
             return [self.fit(part, own, progress) for part, own in zip(parts, keys, strict=True)]
         starts = jax.random.split(start_key, (len(parts), 2))
@@ -263,7 +258,7 @@ class Stitching(Specification, Method):
     ) -> Fit:
         curve, energy = optimum.model
         known = None if told is None else told.uncertainty
-        flow = StitchedFlow(curve, energy, self.scaling.units(data), known)
+        flow = StitchedFlow(curve, energy, ready(energy.units), known)
         if told is not None:
             words = f"the energy is told by averages; {optimum.status.message}"
             optimum = replace(optimum, status=replace(optimum.status, message=words))

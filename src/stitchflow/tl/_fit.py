@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._judging.crossval import starters
@@ -52,7 +53,7 @@ def fit(
     """Fit the cells of an AnnData and write what was learned into it.
 
     Written, with k for `key_added`: `obs[k_potential]` (V, its mean over the cells of a time
-    removed where V varies in time), `obs[k_pseudotime]` (minus V, rescaled to [0, 1]),
+    removed where V varies in time), `obs[k_pseudotime]` (the share of cells with a higher V),
     `obsm[k_velocity]` (in the representation, over the unit of time), and `uns[k]` with the whole
     model, so that every other call of `tl` needs nothing but the AnnData. What an earlier fit wrote
     under the same name is removed.
@@ -206,11 +207,14 @@ class PerCell:
 
     @property
     def pseudotime(self) -> np.ndarray | None:
-        """Minus V on [0, 1]; zero throughout where V is flat."""
+        """The share of the other cells whose V is higher; zero throughout where V is flat.
+
+        Ranks are spread over [0, 1] however far a few cells lie from all others.
+        """
         if self.potential is None:
             return None
-        top, height = self.potential.max(), np.ptp(self.potential)
-        return (top - self.potential) / (height or 1.0)
+        higher = rankdata(-self.potential, method="min") - 1.0
+        return higher / max(len(higher) - 1, 1)
 
 
 def per_cell(fit: Fit, cells: Snapshots) -> PerCell:
@@ -252,7 +256,7 @@ def _write(adata: Any, k: str, cells: Snapshots, fit: Fit, members: list[Fit]) -
     """Columns of every cell; returns a line for each."""
     found, wrote = per_cell(fit, cells), []
     others = [per_cell(member, cells) for member in members]
-    columns = {"potential": "V", "pseudotime": "minus V on [0, 1]"}
+    columns = {"potential": "V", "pseudotime": "the share of cells with a higher V"}
     for name, meaning in columns.items():
         values = getattr(found, name)
         if values is None:
