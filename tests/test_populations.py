@@ -5,8 +5,8 @@ import pytest
 
 import stitchflow as sf
 from stitchflow._weak_form.bases import Bumps, Splines
-from stitchflow._weak_form.populations import Populations
 from stitchflow._weak_form.round_bumps import RoundBumps
+from stitchflow._weak_form.whole_populations import Populations
 
 STIFF, SPRING, BETA, N = 1.5, 2.0, 0.5, 6
 LEARNED = sf.Potential() + sf.Interaction(radial=True) + sf.Entropy()

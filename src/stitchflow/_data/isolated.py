@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from stitchflow._data.snapshots import Snapshots
 from stitchflow._stitching import defaults
@@ -20,7 +20,7 @@ def isolated(data: Snapshots) -> np.ndarray:
         return np.zeros(len(data.x), bool)
     x = np.asarray(data.x, np.float64)
     # The nearest one is the individual itself.
-    reach = cKDTree(x).query(x, defaults.HANDFUL + 1)[0][:, -1]
+    reach = KDTree(x).query(x, defaults.HANDFUL + 1)[0][:, -1]
     reach = np.log(np.maximum(reach, 1e-12 * max(float(reach.max()), 1e-300)))
     usual = np.array([np.median(reach[data.slice(k)]) for k in range(len(data))])
     further = reach - usual[data.index]

@@ -75,7 +75,8 @@ class Task:
     def start(self) -> tuple[Curve, Energy]:
         """Where the fit starts."""
         known = None if self.told is None else self.told.energy
-        return start_model(self.plan, self.shown, *self._keys[:2], known)
+        curve_key, energy_key, _ = self._keys
+        return start_model(self.plan, self.shown, curve_key, energy_key, known)
 
     def trained(
         self,

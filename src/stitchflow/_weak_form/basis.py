@@ -19,8 +19,8 @@ from stitchflow._weak_form.displacement import DisplacementPush
 from stitchflow._weak_form.drift_parts import Drift, PairPart
 from stitchflow._weak_form.moments import Window
 from stitchflow._weak_form.pair_push import PairPush
-from stitchflow._weak_form.populations import Populations
 from stitchflow._weak_form.round_bumps import RoundBumps
+from stitchflow._weak_form.whole_populations import Populations
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from stitchflow._energy.energy import Energy
 from stitchflow._energy.pair_terms import Interaction, VectorKernel
 from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._weak_form import constants
-from stitchflow._weak_form.action import Action
 from stitchflow._weak_form.assemble import fitted_terms
 from stitchflow._weak_form.bases import Bumps
 from stitchflow._weak_form.basis import (
@@ -37,10 +36,11 @@ from stitchflow._weak_form.frame import (
 )
 from stitchflow._weak_form.growing import Growing
 from stitchflow._weak_form.moments import Gap, Moments, Window, gaps_of, windows
-from stitchflow._weak_form.populations import Populations
+from stitchflow._weak_form.population_action import Action
 from stitchflow._weak_form.springs import Springs
 from stitchflow._weak_form.turning import field_parts
 from stitchflow._weak_form.uncertainty import Uncertainty
+from stitchflow._weak_form.whole_populations import Populations
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from stitchflow._weak_form import constants
-from stitchflow._weak_form.action import estimate as by_action
 from stitchflow._weak_form.bases import Bumps
 from stitchflow._weak_form.climb import climb
 from stitchflow._weak_form.equilibrium import potential_at_rest, relaxing
@@ -19,6 +18,7 @@ from stitchflow._weak_form.noise import (
     OtherIndividuals,
     SameIndividuals,
 )
+from stitchflow._weak_form.population_action import estimate as by_action
 from stitchflow._weak_form.problem import Problem
 from stitchflow._weak_form.solve import gauss_newton, misfit_at, prefers_same
 

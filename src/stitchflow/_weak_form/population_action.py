@@ -24,7 +24,7 @@ from stitchflow._weak_form.choices import Priors, other_ranges, shortest
 from stitchflow._weak_form.drift_parts import Drift
 from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import Equations
-from stitchflow._weak_form.populations import Flock, Populations, Sight, forces
+from stitchflow._weak_form.whole_populations import Flock, Populations, Sight, forces
 
 
 class Clock:
