@@ -30,6 +30,10 @@ class Column:
     digits: int = 3
 
 
+# `tracks` asks for the name of every individual; `benchmarks/followed.py` compares it.
+WITHOUT_NAMES = tuple(name for name in sf.METHODS if name != "tracks")
+
+
 @dataclass(frozen=True)
 class Group:
     """A table: tasks that are averaged, what is scored, and what others have printed."""
@@ -38,7 +42,7 @@ class Group:
     tasks: tuple[str, ...]
     columns: tuple[Column, ...]
     seeds: int = 1
-    methods: tuple[str, ...] = tuple(sf.METHODS)
+    methods: tuple[str, ...] = WITHOUT_NAMES
     euler: bool = False
     published: tuple[str, dict[str, float]] | None = None  # column title; by method
 
@@ -219,7 +223,7 @@ def winners(results: Results, groups: Iterable[Group]) -> str:
     for group, column in ((g, c) for g in groups for c in g.columns if c.metric != "beta"):
         found = {method: score(results, group, column, method) for method in group.methods}
         known = sorted((value, name) for name, value in found.items() if value is not None)
-        if len(group.methods) < len(sf.METHODS) or not known:
+        if len(group.methods) < len(WITHOUT_NAMES) or not known:
             continue
         best = known[::-1] if column.metric.endswith("r2") else known
         trivial = [(value, name) for value, name in best if name in TRIVIAL]
