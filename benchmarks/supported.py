@@ -2,7 +2,7 @@
 
 `make supported` simulates data sets with and without an interaction, and with and without a part
 that turns, and asks which of both they support. Settings are drawn at random by the seed. On the
-first seeds thresholds were set; those from `UNTOUCHED` on were looked at once, with these thresholds.
+first seeds thresholds were set; those from `UNTOUCHED` on were looked at once, with the thresholds.
 It goes on where it stopped. `--draw` makes only the tables.
 """
 
