@@ -70,7 +70,7 @@ class Information:
         """
         known = problem.leading(known)
         beta = 0.0 if known.log_beta is None else float(np.exp(known.log_beta))
-        learn = problem.entropy is not None and problem.entropy.learn
+        learn = problem.learns_beta
         if problem.action is not None:
             left = problem.action.left(known.c, beta)
             equations, size_tells = problem.action.equations(beta, left), False

@@ -176,7 +176,7 @@ class Populations:
         """All populations in parts of bounded size, or the first ones of them.
 
         Arguments:
-            share: how many of the populations.
+            share: which share of the populations.
         """
         last = max(1, round(share * len(self.sizes)))
         step = max(1, int(constants.POPULATION_CHUNK / self.sizes.mean()))
