@@ -184,6 +184,8 @@ def test_the_command_writes_numbers_and_refuses_bad_input(tmp_path, elongated, m
     assert (code, "--interaction" in err) == (2, True)
     code, _, err = stitchflow("fit", path, "--out", tmp_path / "r", "--select", "--method=nearest")
     assert (code, "no energy to choose" in err) == (2, True)
+    code, _, err = stitchflow("fit", path, "--out", tmp_path / "r", "--select", "--set=beta=0.1")
+    assert (code, "leave out --set beta" in err) == (2, True)
     monkeypatch.setattr("stitchflow._judging.select.select", lambda *_: elongated)
     out = succeed("select", path, "--json", lines)
     assert "turning part improves" in " ".join(out.split()).lower()
