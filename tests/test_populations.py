@@ -82,6 +82,7 @@ def test_populations_that_are_drawn_anew_are_not_followed():
     assert Populations.of(LEARNED, whole) is not None
     assert Problem.of(plain, Basis(), whole).crowd is not None
     assert Problem.of(plain, Basis(), whole, wholes=False).crowd is None
+    assert Problem.of(plain, Basis(), whole, grows=True).crowd is None
     assert Populations.of(LEARNED, snapshots(springs(1000, 6, 3.0, 0), 3.0)) is None
     few = [cloud[:20] for cloud in followed]
     assert Populations.of(LEARNED, snapshots(few, 0.1)) is None

@@ -112,6 +112,7 @@ class Support:
 
     @property
     def sentence(self) -> str:
+        """The verdict in words, with its numbers."""
         name = NAMES[Term(self.term)]
         if self.gain is None or self.low is None or self.high is None:
             said = "not supported" if self.supported is False else "cannot tell"

@@ -90,7 +90,8 @@ class Problem:
         frame = frame_of(energy, data, grows)
         dim = data.dim if frame is None else frame.lead
         found = windows(data, paired, frame)
-        crowd = Populations.of(energy, data) if wholes else None
+        # Who divides or dies is not seen again.
+        crowd = Populations.of(energy, data) if wholes and not grows else None
         if crowd is not None and basis == Basis():
             basis = FOR_POPULATIONS
         x = np.concatenate([w.x[w.weights > 0] for w in found])
