@@ -5,6 +5,8 @@ import pytest
 
 import stitchflow as sf
 from stitchflow._weak_form.bases import Bumps, Splines
+from stitchflow._weak_form.basis import Basis
+from stitchflow._weak_form.problem import Problem
 from stitchflow._weak_form.round_bumps import RoundBumps
 from stitchflow._weak_form.whole_populations import Populations
 
@@ -76,7 +78,11 @@ def test_populations_that_are_drawn_anew_are_not_followed():
     drawn = [own + rng.normal(size=(1000, N, 2)) for _ in range(6)]
     assert Populations.of(LEARNED, snapshots(drawn, 0.1)) is None
     followed = springs(1000, 6, 0.1, 0)
-    assert Populations.of(LEARNED, snapshots(followed, 0.1)) is not None
+    whole, plain = snapshots(followed, 0.1), sf.Potential() + sf.Entropy()
+    assert Populations.of(LEARNED, whole) is not None
+    assert Problem.of(plain, Basis(), whole).crowd is not None
+    assert Problem.of(plain, Basis(), whole, wholes=False).crowd is None
+    assert Problem.of(plain, Basis(), whole, grows=True).crowd is None
     assert Populations.of(LEARNED, snapshots(springs(1000, 6, 3.0, 0), 3.0)) is None
     few = [cloud[:20] for cloud in followed]
     assert Populations.of(LEARNED, snapshots(few, 0.1)) is None

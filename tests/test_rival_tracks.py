@@ -52,3 +52,5 @@ def test_without_ids_it_is_refused_in_one_sentence():
     x, t = np.arange(4.0)[:, None], [0, 0, 1, 1]
     with pytest.raises(sf.BadInput, match="no id is seen both until 0 and from 1 on"):
         sf.fit(sf.Snapshots.from_table(x, t, ids=list("abcd")), sf.Tracks(), progress=False)
+    with pytest.raises(sf.BadInput, match="more than once at the same time"):
+        sf.fit(sf.Snapshots.from_table(x, t, ids=list("aaab")), sf.Tracks(), progress=False)

@@ -1,16 +1,18 @@
 """Which terms the data support: closed forms, three simulated populations, and the command."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import stitchflow as sf
-from stitchflow._judging.select import Judge
+from stitchflow._judging.select import Judge, _some_of
 from stitchflow._weak_form.bases import Block, Bumps
 from stitchflow._weak_form.candidates import Candidate, Term
 from stitchflow._weak_form.drift_parts import Drift, Landscape
 from stitchflow._weak_form.nested import Kind, Nested, Rows
+from stitchflow._weak_form.search import Search
 from test_cli import stitchflow, succeed
 
 
@@ -146,6 +148,23 @@ def test_rows_and_sentences_name_every_term(elongated):
         elongated["drift"]
 
 
+def test_an_equilibrium_that_was_assumed_counts_as_other_individuals(monkeypatch):
+    found, words = Search.estimate, "the last snapshot passes for an equilibrium"
+    relaxed = lambda search: (replace(found(search)[0], relaxed=True), words, {})
+    monkeypatch.setattr(Search, "estimate", relaxed)
+    energy = sf.Potential() + sf.Entropy()
+    assert Nested.of(energy, energy, turned(0.0, (1.5, 0.4)), 5, 0).kind is Kind.OTHER
+
+
+def test_followed_individuals_stay_whole_where_they_are_too_many(monkeypatch):
+    monkeypatch.setattr("stitchflow._judging.select.MOST", 100)
+    clouds = list(turned(0.0, (1.0, 1.0)).clouds)
+    followed = _some_of(sf.Snapshots.from_arrays(clouds, range(8), paired=True), 0)
+    assert followed.paired
+    assert len(followed.x) == 8 * round(100 / 8)
+    assert len(_some_of(sf.Snapshots.from_arrays(clouds, range(8)), 0).x) == 8 * (100 // 8)
+
+
 def test_two_times_are_refused():
     data = turned(0.0, (1.0, 1.0))
     with pytest.raises(sf.BadInput, match="three or more times"):
@@ -165,6 +184,8 @@ def test_the_command_writes_numbers_and_refuses_bad_input(tmp_path, elongated, m
     assert (code, "--interaction" in err) == (2, True)
     code, _, err = stitchflow("fit", path, "--out", tmp_path / "r", "--select", "--method=nearest")
     assert (code, "no energy to choose" in err) == (2, True)
+    code, _, err = stitchflow("fit", path, "--out", tmp_path / "r", "--select", "--set=beta=0.1")
+    assert (code, "leave out --set beta" in err) == (2, True)
     monkeypatch.setattr("stitchflow._judging.select.select", lambda *_: elongated)
     out = succeed("select", path, "--json", lines)
     assert "turning part improves" in " ".join(out.split()).lower()

@@ -1,5 +1,7 @@
 """Of few individuals some are held out, and tell how much of the learned energy to believe."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -102,6 +104,15 @@ def test_nobody_is_held_out_of_many_of_followed_or_for_given_terms():
     assert rule.divided(learned, followed)[1] is None
     assert rule.divided(sf.Potential() + sf.Entropy(0.1, learn=False), few)[1] is None
     assert sf.NoShrinkage().divided(learned, few) == (few, None)
+
+
+def test_nobody_is_held_out_where_those_who_were_drawn_have_no_weight():
+    rule, learned, few = sf.ByHeldOut(), sf.Potential() + sf.Entropy(), moving(5)
+    assert rule.divided(learned, few)[1] is not None
+    drawn, weights = few.split(0.8, key=0, by="individual")[1], np.ones(len(few.x))
+    weights[drawn.rows[:2]] = 0.0
+    none = replace(few, weights=weights)  # as in a bootstrap
+    assert rule.divided(learned, none) == (none, None)
 
 
 def test_a_fit_believes_a_share_and_keeps_everybody(tmp_path):

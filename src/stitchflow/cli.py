@@ -108,9 +108,10 @@ def fit(
         raise BadInput(f"--test-fraction must be in [0, 1), got {test_fraction:g}")
     terms = {"time_varying": time_varying, "interaction": interaction, "no_entropy": no_entropy}
     chosen = method_named(method, "--method")
+    settings = parse_settings(set_ or [], chosen.setting_names)
     if select:
-        check_selecting(chosen, terms)
-    chosen = chosen.with_settings(parse_settings(set_ or [], chosen.setting_names), **terms)
+        check_selecting(chosen, terms, settings)
+    chosen = chosen.with_settings(settings, **terms)
     if ensemble is not None and type(chosen).fit_together is Method.fit_together:
         raise BadInput(f"--ensemble: ensembles are made of stitching, not of {chosen.name}")
     if total is not None and not (math.isfinite(total) and total > 0):
@@ -251,8 +252,7 @@ def simulate(
         raise BadInput(f"--out must end in .npz, got {out}")
     if out.exists():
         raise BadInput(f"--out {out} exists already and is not overwritten")
-    if not out.parent.is_dir():
-        raise BadInput(f"--out {out}: there is no directory {out.parent}")
+    _check_folder("--out", out)
     result = load(run)
     when = _times(times, "--times", result.source.get("labels", {}))
     if any(after <= before for before, after in pairwise(when)):
@@ -326,9 +326,8 @@ def crossval(
     names = None if methods is None else methods.split(",")
     if not all(seed.strip().isdecimal() for seed in seeds.split(",")):
         raise BadInput(f"--seeds takes whole numbers such as 0,1; got {seeds!r}")
-    for option, file in (("--json", json), ("--plot", plot)):
-        if file is not None and not file.parent.is_dir():
-            raise BadInput(f"{option} {file}: there is no directory {file.parent}")
+    _check_folder("--json", json)
+    _check_folder("--plot", plot)
     if plot is not None:
         _check_chart(plot)
     features = None if columns is None else tuple(columns.split(","))
@@ -375,8 +374,7 @@ def compare(
     from stitchflow._judging.compare import compare as compared
     from stitchflow._storage.save import load
 
-    if json is not None and not json.parent.is_dir():
-        raise BadInput(f"--json {json}: there is no directory {json.parent}")
+    _check_folder("--json", json)
     result = load(run)
     found, seconds = timed(compared, result, a, b)
     if json is not None:
@@ -409,8 +407,7 @@ def select_terms(
     from stitchflow._reading.tables import read_table
     from stitchflow._status import naming
 
-    if json is not None and not json.parent.is_dir():
-        raise BadInput(f"--json {json}: there is no directory {json.parent}")
+    _check_folder("--json", json)
     features = None if columns is None else tuple(columns.split(","))
     names = Columns(time_key, rep, features, weight_key, id_key, group_key, total, condition_key)
     with _notes():
@@ -456,8 +453,7 @@ def bench(
         return
     if task is None:
         raise BadInput("bench needs a TASK; `stitchflow bench --list` names them")
-    if json is not None and not json.parent.is_dir():
-        raise BadInput(f"--json {json}: there is no directory {json.parent}")
+    _check_folder("--json", json)
     prepared = Run(task, method, seed, euler).prepare()
     console.print(f"{prepared.run}: {prepared.problem.train!r}")
     result, rows = prepared.carry_out(progress=sys.stderr.isatty())
@@ -526,6 +522,12 @@ def _notes() -> Iterator[None]:
         warnings.simplefilter("always", DataWarning)
         otherwise, warnings.showwarning = warnings.showwarning, show
         yield
+
+
+def _check_folder(option: str, file: Path | None) -> None:
+    """Refuse a file whose directory is not there, before anything is computed."""
+    if file is not None and not file.parent.is_dir():
+        raise BadInput(f"{option} {file}: there is no directory {file.parent}")
 
 
 def _check_chart(path: Path) -> None:

@@ -10,12 +10,22 @@ from stitchflow._method.contract import Method
 from stitchflow._status import BadInput
 from stitchflow._weak_form.method import WeakForm
 
+# Settings of the energy's terms, which would be lost with the terms they belong to.
+OF_TERMS = ("beta", "hidden", "conditions", "field", "growth", "radial")
 
-def check_selecting(method: Method, terms: dict[str, bool]) -> None:
-    """Refuse `fit --select` for a method without an energy to choose, or with terms by hand."""
-    for name, given in terms.items():
-        if given:
-            raise BadInput(f"--select chooses the terms: leave out --{name.replace('_', '-')}")
+
+def check_selecting(method: Method, terms: dict[str, bool], settings: dict[str, Any]) -> None:
+    """Refuse `fit --select` for a method without an energy to choose, or with terms by hand.
+
+    Arguments:
+        method: the method.
+        terms: the options that choose terms, and whether they were given.
+        settings: what `--set` sets.
+    """
+    given = [f"--{name.replace('_', '-')}" for name, there in terms.items() if there]
+    given += [f"--set {name}" for name in settings if name in OF_TERMS]
+    if given:
+        raise BadInput(f"--select chooses the terms: leave out {', '.join(given)}")
     if type(method).learning is Method.learning:
         raise BadInput(f"--select: {method.name} has no energy to choose")
 
@@ -27,7 +37,7 @@ def method_for(method: Method, found: Selection) -> Method:
         return method
     if not hasattr(method, "growth"):
         raise BadInput(f"--select: growth is supported, and {method.name} does not learn it")
-    return replace(method, growth=found.growth)  # pyright: ignore
+    return replace(method, growth=method.growth or found.growth)  # pyright: ignore
 
 
 def selected_rows(found: Selection, seed: int, seconds: float) -> list[dict[str, Any]]:

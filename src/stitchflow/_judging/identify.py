@@ -58,7 +58,7 @@ def identifiability(fit: Fit, data: Snapshots | None = None) -> Identifiability:
         return Identifiability(reason=f"{error}")
     except np.linalg.LinAlgError:
         return Identifiability(reason="the equations of the weak form have no solution")
-    learned = problem.entropy is not None and problem.entropy.learn
+    learned = problem.learns_beta
     rest = learned and problem.crowd is None and at_rest(data)
     return _Look(found, data, rest).report(weak is not fit)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.stats import norm
 
 from stitchflow._data.checks import check_data
 from stitchflow._data.snapshots import Snapshots
@@ -14,7 +13,7 @@ from stitchflow._energy.energy import Energy
 from stitchflow._energy.pair_terms import Interaction
 from stitchflow._energy.terms import Entropy, Potential
 from stitchflow._energy.vector_field import VectorField
-from stitchflow._judging.selection import ASKED, LEVEL, Selection, Support
+from stitchflow._judging.selection import ASKED, Selection, Support
 from stitchflow._status import BadInput
 from stitchflow._types import KeyLike
 from stitchflow._weak_form import constants
@@ -57,8 +56,7 @@ def select(data: Snapshots, key: KeyLike = 0) -> Selection:
     check_data(data)
     if len(data) < 3:
         raise BadInput(f"select needs three or more times, got {len(data)}")
-    some = data if len(data.x) <= MOST else data.subsample(max(MOST // len(data), 2), key)
-    some, note = _leading(some)
+    some, note = _leading(_some_of(data, key))
     try:
         judge, found = _judged(some, key)
         rest = at_rest(some)
@@ -68,6 +66,15 @@ def select(data: Snapshots, key: KeyLike = 0) -> Selection:
         rows = [Support(str(term), reason=reason) for term in ASKED_FOR]
         return Selection(rows, energy_of, note=note)
     return Selection(rows, energy_of, str(judge.nested.kind), judge.nested.misfit, note)
+
+
+def _some_of(data: Snapshots, key: KeyLike) -> Snapshots:
+    """At most `MOST` individuals; those who are followed by ids stay whole."""
+    if len(data.x) <= MOST:
+        return data
+    if data.paired:
+        return data.split(MOST / len(data.x), key, by="id")[0]
+    return data.subsample(max(MOST // len(data), 2), key)
 
 
 def _leading(data: Snapshots) -> tuple[Snapshots, str]:
@@ -104,7 +111,7 @@ def _row(judge: Judge, term: Term, found: tuple[Term, ...], data: Snapshots, res
 
 def _never(term: Term, data: Snapshots, kind: Kind) -> Support:
     """The answer on a term that these data cannot have."""
-    if term is Term.GROWTH and kind is Kind.FOLLOWED and data.paired:
+    if term is Term.GROWTH and kind is Kind.FOLLOWED:
         return Support(str(term), False, reason="everybody is seen at every time")
     if term is Term.GROWTH:
         return Support(str(term), False, reason="the same individuals are seen at every time")
@@ -201,7 +208,7 @@ class Judge:
         before, after = np.concatenate(less), np.concatenate(more)
         # Rows are independent of each other, so that they are the units of the interval.
         better, whole = before - after, before.sum()
-        half = norm.ppf(0.5 + 0.5 * LEVEL) * np.sqrt(len(better) * better.var()) / whole
+        half = constants.NINETY * np.sqrt(len(better) * better.var()) / whole
         gain = better.sum() / whole
         # What other terms would do in its place is no part of it: a bowl of V for a wide W.
         with_, without = (self.solved(terms).posterior.mean for terms in ([*others, term], others))

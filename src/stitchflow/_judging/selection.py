@@ -12,9 +12,9 @@ from stitchflow._energy.energy import Energy
 from stitchflow._judging.scores import as_text
 from stitchflow._objective.growth import Growth
 from stitchflow._status import BadInput, require
+from stitchflow._weak_form import constants
 from stitchflow._weak_form.candidates import Term
 
-LEVEL = 0.9  # of the intervals
 # Nats of evidence that a term has to be worth: without it the data are then twenty times less
 # probable, as for the further blocks of the weak form.
 ASKED = 3.0
@@ -26,7 +26,6 @@ FIRM = 20.0
 SMALL = 0.1
 # The share of all forces from which a term would have been seen, where it is said to be absent.
 LARGE = 0.5
-NINETY = 1.645  # standard errors on each side of the interval
 UNLIMITED = 100.0  # a share from which any amount may be missed
 
 NAMES = {
@@ -89,7 +88,8 @@ class Support:
     ) -> Support:
         """The verdict on a term from its scores and the standard error of its typical shapes."""
         finite = np.isfinite([gain, low, high, evidence, share]).all()
-        missed = NINETY * error if NINETY * error < UNLIMITED else None
+        reach = constants.NINETY * error
+        missed = reach if reach < UNLIMITED else None
         if not finite:
             return Support(term, reason="its equations have no solution")
         row = Support(term, False, gain, low, high, evidence, share, missed, unseen)
@@ -112,6 +112,7 @@ class Support:
 
     @property
     def sentence(self) -> str:
+        """The verdict in words, with its numbers."""
         name = NAMES[Term(self.term)]
         if self.gain is None or self.low is None or self.high is None:
             said = "not supported" if self.supported is False else "cannot tell"

@@ -100,10 +100,12 @@ class ByHeldOut(Shrinkage):
     def divided(self, energy: Energy, data: Snapshots) -> tuple[Snapshots, Snapshots | None]:
         kinds = Potential, Entropy, Interaction
         learned = all(isinstance(term, kinds) and term.learn for term in energy.terms)
-        held = data.counts - np.maximum(1, np.round((1.0 - self.held) * data.counts))
-        if not (is_few(data) and learned and energy.needs_density) or np.count_nonzero(held) < 2:
+        left = data.counts - np.maximum(1, np.round((1.0 - self.held) * data.counts))
+        if not (is_few(data) and learned and energy.needs_density) or np.count_nonzero(left) < 2:
             return data, None
         shown, held = data.split(1.0 - self.held, key=0, by="individual")
+        if len(held) < 2:  # in a bootstrap, those who were drawn may have no weight
+            return data, None
         return shown.take(np.flatnonzero(~isolated(shown))), held
 
     def share(self, energy: Energy, data: Snapshots, held: Snapshots, key: Array) -> float:

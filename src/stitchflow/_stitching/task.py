@@ -61,10 +61,12 @@ class Task:
 
     @cached_property
     def plan(self) -> Plan:
+        """The settings as the loop takes them."""
         return Plan.of(self.method)
 
     @property
     def units(self) -> Units:
+        """The internal units, which are those of who is trained on."""
         return self.plan.scaling.units(self.shown)
 
     @property

@@ -58,6 +58,10 @@ class Basis(Part):
         if not self.pair_widths or not self.ranges or self.widths == ():
             raise BadInput("widths, pair_widths and ranges must have at least one entry")
 
+    def powers_in(self, windows: int) -> int:
+        """The number of polynomials of time that so many windows can tell apart."""
+        return max(1, min(self.powers, windows - 1))
+
 
 FOR_POPULATIONS = Basis(
     constants.POPULATION_WIDTHS,

@@ -162,6 +162,8 @@ REST_BETAS = tuple(10.0 ** (k / 4) for k in range(-8, 9))
 
 # Models that are compared term by term: the most bumps of their V, so that a fit takes seconds.
 COMPARED_BUMPS = 60
+# A design is told from one of chance where its square is so many times what chance contributes.
+CHANCE = 2.0
 
 # Populations that are followed as wholes. Their covariance is that of populations in spans of
 # time; fewer than FEWEST_SAMPLES of these do not tell the noise of some hundred averages (200 gave

@@ -17,7 +17,7 @@ from stitchflow._weak_form.drift_parts import Landscape
 from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import Equations, Posterior, solve
 from stitchflow._weak_form.moments import Moments, Window
-from stitchflow._weak_form.noise import OtherIndividuals, observe_all
+from stitchflow._weak_form.noise import OtherIndividuals, observe_resolved
 from stitchflow._weak_form.whitening import Whitened
 
 
@@ -79,9 +79,7 @@ def relaxing(
     tried = []
     for factor in constants.REST_BETAS if learn else (1.0,):
         found = scaled(rest, beta * factor, learn)
-        observed = None
-        for _ in range(2):  # the second look resolves the steepness that the first one met
-            observed = observe_all(moments, OtherIndividuals(), found.mean, beta * factor)
+        observed = observe_resolved(moments, OtherIndividuals(), found.mean, beta * factor)
         if observed is None:
             continue
         white = Whitened(observed)
@@ -107,7 +105,13 @@ def relaxing(
 
 
 def scaled(rest: Posterior, beta: float, learn: bool) -> Posterior:
-    """What V / beta tells of V, and of log beta nothing."""
+    """What V / beta tells of V: nothing of log beta, unless that is known.
+
+    Arguments:
+        rest: V / beta.
+        beta: the noise.
+        learn: whether beta is free; V then has the error of their common factor as well.
+    """
     c = beta * rest.mean
     last = np.append(c, 1.0) * constants.UNKNOWN_FACTOR * float(learn)
     root = np.concatenate([beta * rest.root, np.zeros((1, rest.root.shape[1]))])

@@ -72,7 +72,7 @@ class Estimate:
 
     @property
     def _spare(self) -> float:
-        """How many of the residuals are left for each number the data do not determine."""
+        """How many residuals are left beside the numbers that the data determine, at least."""
         known = 0.0 if self.posterior is None else self.posterior.known
         return max(self.rows - known, constants.LEAST_FREE * self.rows, 1.0)
 
@@ -109,7 +109,8 @@ class Estimate:
         if not self.converged:
             found.append("the last round still moved the estimate, by as much as errors include")
         if self.unexplained:
-            found.append(f"residuals are {np.sqrt(self.misfit):.1f} times what noise explains")
+            size = np.sqrt(max(self.misfit, self.excess))
+            found.append(f"residuals are {size:.1f} times what noise explains")
         if self.implausibly_quiet:
             times = f"{np.sqrt(1.0 / max(self.quiet, 1e-9)):.1f} times smaller"
             found.append(f"residuals are {times} than this noise would leave them")

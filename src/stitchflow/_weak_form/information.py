@@ -59,18 +59,16 @@ class Information:
 
     @staticmethod
     def of(problem: Problem, known: Uncertainty, factor: float = 1.0) -> Information:
-        """The information of the data of a problem.
+        """The information of the data of a problem; in many dimensions of the leading directions.
 
         Arguments:
             problem: the data, functions and priors.
             known: the estimate.
             factor: how many individuals there were for one that is looked at.
-
-        In many dimensions it is that of the leading directions.
         """
         known = problem.leading(known)
         beta = 0.0 if known.log_beta is None else float(np.exp(known.log_beta))
-        learn = problem.entropy is not None and problem.entropy.learn
+        learn = problem.learns_beta
         if problem.action is not None:
             left = problem.action.left(known.c, beta)
             equations, size_tells = problem.action.equations(beta, left), False

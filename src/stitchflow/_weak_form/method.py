@@ -140,7 +140,7 @@ class WeakForm(Method):
         estimate, kind, history = Search(problem).estimate()
         energy = problem.fitted(estimate, data.units)
         # A rate is seen by change, or by the noise of individuals that are known to be the same.
-        learned = problem.entropy is not None and problem.entropy.learn
+        learned = problem.learns_beta
         # Populations that are followed show their noise, whatever their averages do.
         rest = learned and problem.crowd is None and at_rest(data)
         known = problem.uncertainty(estimate, data.units)

@@ -33,7 +33,7 @@ from stitchflow._weak_form.noise import (
     Noise,
     OtherIndividuals,
     SameIndividuals,
-    observe_all,
+    observe_resolved,
 )
 from stitchflow._weak_form.problem import Problem
 from stitchflow._weak_form.search import Search
@@ -47,9 +47,6 @@ class Kind(StrEnum):
     SAME = "the same individuals were seen again"
     OTHER = "other individuals were seen at each time"
 
-
-# A design is told from one of chance where its square is so many times what chance contributes.
-CHANCE = 2.0
 
 NOISES: dict[Kind, type[Noise]] = {
     Kind.FOLLOWED: FollowedIndividuals,
@@ -126,13 +123,16 @@ class Nested:
             key: chooses what is held out together.
         """
         basis = Basis(bumps=constants.COMPARED_BUMPS)
-        small, whole = (Problem.of(energy, basis, data) for energy in (carrying, asked))
-        estimate, kind, _ = Search(small).estimate()
+        # The equations of whole populations are not those of averages that all terms share.
+        energies = carrying, asked
+        small, whole = (Problem.of(energy, basis, data, wholes=False) for energy in energies)
+        estimate, words, _ = Search(small).estimate()
         failed = estimate.posterior is None or not np.isfinite(estimate.c).all()
         if failed or not estimate.misfit < constants.UNEXPLAINED:
             raise BadInput("the weak form has no estimate that explains these data")
         estimate = replace(estimate, c=_placed(estimate.c, small.drift, whole.drift))
-        return _around(whole, estimate, Kind(kind), basis, folds, key).tempered()
+        kind = Kind.OTHER if estimate.relaxed else Kind(words)
+        return _around(whole, estimate, kind, basis, folds, key).tempered()
 
     def tempered(self) -> Nested:
         """The same, where what no term explains counts as noise."""
@@ -219,7 +219,7 @@ class Nested:
         shared = factor.T @ (squares @ shape)
         told = shape @ squares @ shape - shared @ cho_solve(cho_factor(whole), shared)
         chance = float(shape @ self.errors @ shape)
-        told = told - chance if told > CHANCE * chance else 0.0
+        told = told - chance if told > constants.CHANCE * chance else 0.0
         return float(max(told, 1e-300) ** -0.5)
 
 
@@ -235,18 +235,16 @@ def _around(
     problem: Problem, estimate: Estimate, kind: Kind, basis: Basis, folds: int, key: KeyLike
 ) -> Nested:
     """All terms to first order around an estimate of some of them."""
-    powers = max(1, min(basis.powers, len(problem.found) - 1))
-    waves = Landscape(problem.tests.wider(constants.DEVIATION_FINEST), powers)
+    slow = problem.tests.wider(constants.DEVIATION_FINEST)
+    waves = Landscape(slow, basis.powers_in(len(problem.found)))
     everyone = np.concatenate([w.x for w in problem.found])
-    growth = None
-    if kind is Kind.OTHER:  # who divides or dies is not seen again
-        growth = Growing.of(problem.tests, problem.points, everyone)
+    # Who divides or dies is not seen again.
+    growth = Growing.of(problem.tests, problem.points, everyone) if kind is Kind.OTHER else None
     drift = Drift((*problem.drift.parts, waves), growth)
     c = np.concatenate([estimate.c, np.zeros(drift.count - len(estimate.c))])
     problem = replace(problem, drift=drift)
-    moments, observed = problem.moments(_tests(problem, estimate, kind)), None
-    for _ in range(2):  # the second look resolves the steepness that the first one met
-        observed = observe_all(moments, NOISES[kind](), c, estimate.beta)
+    moments = problem.moments(_tests(problem, estimate, kind))
+    observed = observe_resolved(moments, NOISES[kind](), c, estimate.beta)
     if observed is None:
         raise BadInput("the weak form's estimate carries individuals to infinity")
     white = Whitened(observed)

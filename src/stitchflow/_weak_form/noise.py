@@ -140,6 +140,14 @@ def observe_all(
     return _with_lasting(moments, found) if moments.hides and noise.beta_is_noise else found
 
 
+def observe_resolved(
+    moments: Moments, noise: Noise, c: np.ndarray, beta: float
+) -> list[Observation] | None:
+    """The same after a first look, which tells how many steps so steep an estimate needs."""
+    observe_all(moments, noise, c, beta)
+    return observe_all(moments, noise, c, beta)
+
+
 def _with_lasting(moments: Moments, observed: list[Observation]) -> list[Observation]:
     r"""The same observations, where gaps share the error of those who are never seen.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stitchflow._weak_form.bases import Splines, cubic, cubic_bends, cubic_slopes
+from stitchflow._weak_form.bases import Splines
 from stitchflow._weak_form.drift_parts import PairPart, Ranged
 from stitchflow._weak_form.neighbours import Geometry as Geometry
 from stitchflow._weak_form.neighbours import Neighbours as Neighbours
@@ -49,13 +49,13 @@ class PairPush(PairPart):
     def _pieces(self, u: np.ndarray) -> list[np.ndarray]:
         """The splines of a cell in the push: derivatives of W, or minus the values of K."""
         if self.kind == "interaction":
-            return [b / self.splines.step for b in cubic_slopes(u)]
-        return [-b for b in cubic(u)]
+            return self.splines.derivative(u, 1)
+        return [-b for b in self.splines.derivative(u, 0)]
 
     def _bends(self, u: np.ndarray) -> list[np.ndarray]:
         if self.kind == "interaction":
-            return [b / self.splines.step**2 for b in cubic_bends(u)]
-        return [-b / self.splines.step for b in cubic_slopes(u)]
+            return self.splines.derivative(u, 2)
+        return [-b for b in self.splines.derivative(u, 1)]
 
     def each_push(self, near: Geometry) -> np.ndarray:
         """The push of every spline on every individual, (n, d, f)."""

@@ -74,7 +74,9 @@ class Problem:
     crowd: Populations | None = None
 
     @staticmethod
-    def of(energy: Energy, basis: Basis, data: Snapshots, grows: bool = False) -> Problem:
+    def of(
+        energy: Energy, basis: Basis, data: Snapshots, grows: bool = False, wholes: bool = True
+    ) -> Problem:
         """The problem of learning the terms of an `energy` in a `basis` from `data`.
 
         Arguments:
@@ -82,11 +84,14 @@ class Problem:
             basis: what they are made of.
             data: the snapshots.
             grows: whether individuals multiply at a rate that is learned.
+            wholes: whether populations that are seen again whole are followed.
         """
         paired = bool(energy.only(Interaction) or energy.only(VectorKernel))
         frame = frame_of(energy, data, grows)
         dim = data.dim if frame is None else frame.lead
-        found, crowd = windows(data, paired, frame), Populations.of(energy, data)
+        found = windows(data, paired, frame)
+        # Who divides or dies is not seen again.
+        crowd = Populations.of(energy, data) if wholes and not grows else None
         if crowd is not None and basis == Basis():
             basis = FOR_POPULATIONS
         x = np.concatenate([w.x[w.weights > 0] for w in found])
@@ -100,9 +105,8 @@ class Problem:
         if crowd is not None:
             tests = for_populations(crowd, some, basis)
         potential = energy.only(Potential)
-        powers = 1
-        if potential and potential[0].time_varying:
-            powers = max(1, min(basis.powers, len(found) - 1))
+        varies = bool(potential) and potential[0].time_varying
+        powers = basis.powers_in(len(found)) if varies else 1
         knots = constants.MOST_KNOTS if crowd is None else min(constants.MOST_KNOTS, crowd.told)
         pushes = pair_pushes(energy, found, basis, knots) if paired else ()
         own = (Landscape(tests, powers, not energy.only(Entropy)),) if potential else ()
@@ -110,17 +114,14 @@ class Problem:
         growth = Growing.of(tests, some, x) if grows else None
         deviation = deviation_parts(energy, tests, powers, data)
         drift = Drift((*own, *pushes, *field, *deviation), growth)
-        entropy = energy.only(Entropy)
-        start = constants.START_BETA
-        if entropy and entropy[0].start is not None:
-            start = entropy[0].start / data.units.energy
+        entropy, start = _noise_of(energy, data.units)
         return Problem(
             found,
             some,
             drift,
             priors_of(drift, basis),
             tests,
-            entropy[0] if entropy else None,
+            entropy,
             start,
             data.paired,
             frame,
@@ -135,6 +136,7 @@ class Problem:
 
     @property
     def learns_beta(self) -> bool:
+        """Whether there is noise, and its size is learned."""
         return self.entropy is not None and self.entropy.learn
 
     @property
@@ -242,3 +244,11 @@ class Problem:
         own = self.frame.axes[:, : self.frame.lead]
         known = replace(known, drift=self.drift, centre=centre, lead=own)
         return replace(known, c=flat(known.c), root=root)
+
+
+def _noise_of(energy: Energy, units: Units) -> tuple[Entropy | None, float]:
+    """The term of the noise, and where its beta starts in internal units."""
+    entropy = next(iter(energy.only(Entropy)), None)
+    if entropy is None or entropy.start is None:
+        return entropy, constants.START_BETA
+    return entropy, entropy.start / units.energy

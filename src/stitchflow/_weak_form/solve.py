@@ -13,7 +13,13 @@ from stitchflow._weak_form.choices import Priors, Stages, other_ranges, shortest
 from stitchflow._weak_form.estimate import Estimate
 from stitchflow._weak_form.evidence import Equations, Posterior, log_volume, solve
 from stitchflow._weak_form.moments import Moments
-from stitchflow._weak_form.noise import Noise, OtherIndividuals, SameIndividuals, observe_all
+from stitchflow._weak_form.noise import (
+    Noise,
+    OtherIndividuals,
+    SameIndividuals,
+    observe_all,
+    observe_resolved,
+)
 from stitchflow._weak_form.whitening import Observation, Whitened
 
 
@@ -45,8 +51,7 @@ def gauss_newton(
             `temperature`.
     """
     if start.c.any():  # an estimate that moves needs its steps; from nothing, they come with it
-        for _ in range(2):
-            observe_all(moments, noise, start.c, start.beta)
+        observe_resolved(moments, noise, start.c, start.beta)
     found, white = _rounds(moments, noise, priors, start, learn_beta, most, tell, tempered=tempered)
     shares = noise.shares_errors or moments.hides
     if tempered or not shares or not found.misfit < constants.MISFIT:
@@ -210,8 +215,7 @@ def misfit_at(
         found: the estimate.
         white: a whitening whose choice of averages is kept.
     """
-    for _ in range(2):  # the second look resolves the steepness that the first one met
-        observed = observe_all(moments, noise, found.c, found.beta)
+    observed = observe_resolved(moments, noise, found.c, found.beta)
     if observed is None:
         return None
     rows = np.concatenate(Whitened(observed, white)([o.residual for o in observed]))

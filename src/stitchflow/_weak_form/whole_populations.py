@@ -176,7 +176,7 @@ class Populations:
         """All populations in parts of bounded size, or the first ones of them.
 
         Arguments:
-            share: how many of the populations.
+            share: which share of the populations.
         """
         last = max(1, round(share * len(self.sizes)))
         step = max(1, int(constants.POPULATION_CHUNK / self.sizes.mean()))
@@ -216,16 +216,13 @@ class Sight:
         wide = push.splines.count + 5
         return push.splines.fold(self.flock.over_pairs(values, cell, wide))
 
-    def _joined(self, own: np.ndarray, pairs: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate([own, *pairs], axis=1)
-
     @property
     def values(self) -> np.ndarray:
         """The functions themselves, (populations, f)."""
         landscape = self.drift.landscape
         assert landscape is not None
         pairs = [self._pairs(p, np.ones(len(self._r)), 0) for p in self._pushes]
-        return self._joined(self.flock.total(landscape.bumps.values(self.x)), pairs)
+        return np.concatenate([self.flock.total(landscape.bumps.values(self.x)), *pairs], axis=1)
 
     @property
     def laplacians(self) -> np.ndarray:
@@ -237,7 +234,8 @@ class Sight:
             + 2.0 * self._pairs(p, (dim - 1) / self._r, 1)
             for p in self._pushes
         ]
-        return self._joined(self.flock.total(landscape.bumps.laplacians(self.x)), pairs)
+        own = self.flock.total(landscape.bumps.laplacians(self.x))
+        return np.concatenate([own, *pairs], axis=1)
 
     def slope(self, c: np.ndarray) -> np.ndarray:
         """Minus the drift of each individual under coefficients `c`, (n, d)."""
@@ -261,7 +259,7 @@ class Sight:
             assert self.near is not None
             apart = covectors[self.flock.near.first] - covectors[self.flock.near.second]
             pairs.append(self._pairs(push, (apart * self.near.e).sum(axis=1), 1))
-        return self._joined(own, pairs)
+        return np.concatenate([own, *pairs], axis=1)
 
     @property
     def _pushes(self) -> list[PairPush]:

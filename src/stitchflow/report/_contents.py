@@ -241,11 +241,11 @@ def _concerns(fit: Fit, test: Snapshots | None, diagnosis: Diagnosis | None) -> 
             f"Nothing after t = {fit.times[-1]:g} was trained on: what is shown there is "
             "extrapolated with the learned dynamics."
         )
-    pairs = fit.energy is not None and fit.energy.only(Interaction)
-    if pairs and "selection" not in fit.source:
+    pairs = () if fit.energy is None else fit.energy.only(Interaction)
+    if any(term.learn for term in pairs) and "selection" not in fit.source:
         sentences.append(
-            "W was learned because it was asked for. Whether the data support an interaction was "
-            "not: `stitchflow select` says, or `stitchflow fit --select`."
+            "W was learned because the energy has this term. `stitchflow select` says whether the "
+            "data support it, and `stitchflow fit --select` asks before it fits."
         )
     if diagnosis is not None and diagnosis.suggests_growth:
         sentences.append(

@@ -53,6 +53,8 @@ class Tracks(Method):
                 "tracks needs ids, by which individuals are followed: the data have none"
             )
         who = np.unique(data.ids, return_inverse=True)[1]
+        if len(np.unique(who * len(data) + data.index)) < len(who):
+            raise BadInput("tracks: an id is seen more than once at the same time")
         order = np.lexsort((data.index, who))
         flow = TracksFlow(
             data.times, *(column[order] for column in (data.x, data.weights, data.index, who))
