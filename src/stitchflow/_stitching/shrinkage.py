@@ -83,10 +83,11 @@ class ByHeldOut(Shrinkage):
     individuals at random, which tell no speed.
 
     A handful of individuals far from all others are not trained on, as V would dig a well for them.
-    Nobody is held out where individuals are followed by ids or a term is given.
+    Nobody is held out where individuals are followed by ids or a term is given, where pairs act
+    within groups, and where individuals multiply at a learned rate.
 
     Arguments:
-        held: the share of each time's individuals that are held out.
+        held: the share of each time's individuals that are held out, at most a half.
 
     >>> sf.Stitching(shrinkage=ByHeldOut(held=0.3)).shrinkage.held
     0.3
@@ -95,10 +96,13 @@ class ByHeldOut(Shrinkage):
     held: float = defaults.HELD_OUT
 
     def __post_init__(self) -> None:
-        check_number(self.held, "held", 0.0, 1.0, open_low=True)
+        check_number(self.held, "held", 0.0, 0.5, open_low=True)
 
     def divided(self, energy: Energy, data: Snapshots) -> tuple[Snapshots, Snapshots | None]:
-        kinds = Potential, Entropy, Interaction
+        # Pairs act within a population, and whoever is held out acts on those who are not.
+        kinds = (
+            (Potential, Entropy) if data.groups is not None else (Potential, Entropy, Interaction)
+        )
         learned = all(isinstance(term, kinds) and term.learn for term in energy.terms)
         left = data.counts - np.maximum(1, np.round((1.0 - self.held) * data.counts))
         if not (is_few(data) and learned and energy.needs_density) or np.count_nonzero(left) < 2:

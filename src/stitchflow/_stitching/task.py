@@ -53,7 +53,8 @@ class Task:
         resolved = method.resolved(data)
         plan = Plan.of(resolved)
         told, shown, held = plan.told_by_averages(data), data, None
-        if told is None:
+        # Who multiplies is carried by a rate as well, of which those held out know nothing.
+        if told is None and plan.growth is None:
             shown, held = plan.shrinkage.divided(plan.energy, data)
         if held is not None:
             resolved = method.resolved(shown)
