@@ -158,6 +158,7 @@ def clusters(seed, rate, n=500):
     return sf.Snapshots.from_arrays(clouds, times)
 
 
+@pytest.mark.full
 def test_growth_of_a_cluster_is_no_motion():
     """Counts tell the difference of rates to 0.08 in one data set."""
     rates = []
