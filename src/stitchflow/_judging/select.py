@@ -38,8 +38,8 @@ def select(data: Snapshots, key: KeyLike = 0) -> Selection:
     changes over some of the gaps between times elsewhere. Terms enter one after the other, the one
     with most evidence first, and each is judged beside all others that are supported.
 
-    An interaction is claimed with 20 nats of evidence only: in simulations V, which is a sum of few
-    functions, let one stand in for what it missed.
+    An interaction and a potential that varies in time are claimed with 20 nats of evidence only: in
+    simulations V, which is a sum of few functions, let them stand in for what it missed.
 
     Arguments:
         data: snapshots of three or more times.
