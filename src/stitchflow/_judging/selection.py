@@ -18,9 +18,9 @@ from stitchflow._weak_form.candidates import Term
 # Nats of evidence that a term has to be worth: without it the data are then twenty times less
 # probable, as for the further blocks of the weak form.
 ASKED = 3.0
-# That of terms whose forces are gradients: they stand in for what a V of few functions and the first
-# order miss, an interaction to 19 nats in 14 simulated data sets without one, a potential that
-# varies in time to 12 in 19. Chosen after a look at these (docs/identify.md).
+# That of terms whose forces are gradients: they stand in for what a V of few functions and the
+# first order miss, an interaction to 19 nats in 14 simulated data sets without one, a potential
+# that varies in time to 12 in 19. Chosen after a look at these (docs/identify.md).
 GRADIENTS, FIRM = (Term.INTERACTION, Term.TIME), 20.0
 # The share of all forces below which a term is not claimed: V is a sum of so few functions that it
 # may miss as much, and another term then stands in for it.
