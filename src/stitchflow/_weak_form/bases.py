@@ -75,7 +75,7 @@ class Bumps:
 
     def wider(self, than: float) -> Bumps:
         """The bumps whose width is not below `than`; the widest ones always stay."""
-        kept = self.widths >= min(than, self.widths.max())
+        kept = self.widths >= min(than, self.widths.max(initial=0.0))
         return Bumps(self.centres[kept], self.widths[kept])
 
     @staticmethod

@@ -142,7 +142,8 @@ class WeakForm(Method):
         # A rate is seen by change, or by the noise of individuals that are known to be the same.
         learned = problem.learns_beta
         # Populations that are followed show their noise, whatever their averages do.
-        rest = learned and problem.crowd is None and at_rest(data)
+        told = estimate.same or problem.crowd is not None
+        rest = learned and not told and at_rest(data)
         known = problem.uncertainty(estimate, data.units)
         known = known.up_to_a_factor() if rest else known
         settled = estimate.converged and not estimate.relaxed

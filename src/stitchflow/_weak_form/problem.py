@@ -169,6 +169,16 @@ class Problem:
         size = float(np.median([w.effective for w in self.found]))
         return int(size * constants.DRAWN_AVERAGES)
 
+    def coarse_tests(self, beta: float = 0.0) -> Bumps:
+        """So many wide averages that even few individuals tell how they fluctuate.
+
+        Arguments:
+            beta: the noise, beside whose length over a gap they are wide.
+        """
+        first = constants.FIRST_DRAWN * self.points.shape[1]
+        found = Bumps.as_many(self.points, min(first, self.told))
+        return found.wider(constants.TESTS_PER_NOISE * self._noise_length(beta))
+
     def drawn_tests(self, beta: float, known: float = np.inf) -> Bumps:
         """The test functions for other individuals at every time.
 

@@ -50,17 +50,19 @@ class Search:
         if moments.plainly_same and problem.drift.growth is None:
             found = self._solved(moments, SameIndividuals(), problem.nothing)
             return self._looked_at_widely(found, problem.tests), seen_again, _history(self.looks)
-        apart = self._apart()
-        if apart.relaxed:
-            return apart, "the last snapshot passes for an equilibrium", _history(self.looks)
+        apart, rest = self._apart()
         # Who divides or dies is not seen again. In space a large misfit is that of the model.
         failed = problem.points.shape[1] <= 2 and not apart.quiet < constants.MISFIT
         if problem.drift.growth is None and (failed or not apart.quiet > constants.TOO_QUIET):
             together = self._together(apart)
-            # Powers tell best: narrow functions change as much within a gap as between draws.
-            none = Bumps(problem.tests.centres[:0], problem.tests.widths[:0])
-            if together.converged and prefers_same(problem.moments(none), together, apart):
+            # Draws would fluctuate more than what is left of them here.
+            refuted = apart.implausibly_quiet and not together.unexplained
+            # Wide averages tell best: narrow ones change as much within a gap as between draws.
+            wide = problem.moments(problem.coarse_tests(together.beta))
+            if refuted or (together.converged and prefers_same(wide, together, apart)):
                 return together, seen_again, _history(self.looks)
+        if rest is not None:  # who was seen again tells more than an assumption
+            return rest, "the last snapshot passes for an equilibrium", _history(self.looks)
         return apart, "other individuals were seen at each time", _history(self.looks)
 
     def _followed(self, moments: Moments) -> Estimate:
@@ -114,15 +116,18 @@ class Search:
         priors = self.problem.priors
         return gauss_newton(moments, noise, priors, start, learn, rounds, tell, tempered)
 
-    def _apart(self) -> Estimate:
-        """The estimate for other individuals at every time."""
+    def _apart(self) -> tuple[Estimate, Estimate | None]:
+        """The estimate for other individuals at every time, and one with an assumption.
+
+        The latter takes the last snapshot for an equilibrium. It is None where the data are
+        explained as well without.
+        """
         problem = self.problem
         dim = problem.points.shape[1]
         if dim > 2:
-            return self._apart_in_space()
-        first = constants.FIRST_DRAWN * dim
-        coarse = Bumps.as_many(problem.points, min(first, problem.told))
-        noise = OtherIndividuals()
+            return self._apart_in_space(), None
+        coarse = problem.coarse_tests()
+        noise, rest = OtherIndividuals(), None
         apart = self._solved(problem.moments(coarse), noise, problem.nothing)
         if not apart.misfit < constants.MISFIT and not problem.drift.pairs:
             # Gaps that are too long for a start from nothing are first filled by straight lines.
@@ -133,17 +138,18 @@ class Search:
             filled = replace(filled, beta=problem.beta)
             apart = self._solved(problem.moments(coarse), noise, filled)
             rest = self._at_rest(coarse)
-            if rest is not None and rest.misfit < constants.MISFIT:
-                settled = apart.converged and apart.misfit < constants.MISFIT
-                if not settled or rest.evidence > apart.evidence:
-                    return rest
+            settled = apart.converged and apart.misfit < constants.MISFIT
+            if rest is not None and (
+                not rest.misfit < constants.MISFIT or (settled and rest.evidence <= apart.evidence)
+            ):
+                rest = None
         known = np.inf if apart.posterior is None else apart.posterior.known
         # Where individuals multiply, averages have to tell places apart, however few their numbers.
         fine = problem.drawn_tests(apart.beta, known if problem.drift.growth is None else np.inf)
         if not apart.misfit < constants.MISFIT or fine.count == coarse.count:
-            return apart
+            return apart, rest
         again = self._solved(problem.moments(fine), noise, replace(apart, rounds=0))
-        return again if again.misfit < constants.MISFIT else apart
+        return again if again.misfit < constants.MISFIT else apart, rest
 
     def _at_rest(self, tests: Bumps) -> Estimate | None:
         """The estimate for which the last snapshot is at equilibrium and all others lead there.
